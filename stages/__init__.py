@@ -1,0 +1,1 @@
+"""The pipeline's stages. They run anywhere and never import Prefect."""

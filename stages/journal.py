@@ -1,0 +1,77 @@
+"""The append-only journal of a stage: events.jsonl, one JSON object a line. It is a stage's only channel outward.
+
+A line is written with one write() call, so that lines of one process never mix. A reader skips a line that a kill tore, and the next attempt starts
+on a fresh line.
+"""
+
+import json
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+Event = dict[str, Any]
+Listener = Callable[[Event], None]
+
+PROGRESS_INTERVAL_SECONDS = 0.25
+
+
+class Journal:
+    """Appends events to a file and hands each to the listeners, which belong to the caller (a progress bar, a pipe)."""
+
+    def __init__(self, path: Path, *, stage: str, listeners: tuple[Listener, ...] = (), clock: Callable[[], float] = time.time) -> None:
+        self.stage = stage
+        self._listeners = listeners
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._progress_at: dict[str, float] = {}
+        self._descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+        if torn(path):
+            os.write(self._descriptor, b"\n")
+
+    def event(self, kind: str, **fields: Any) -> None:
+        """Append one event. `fields` are JSON; a value that is not raises TypeError here, not at the reader."""
+        event = {"time": round(self._clock(), 3), "stage": self.stage, "kind": kind, **fields}
+        line = json.dumps(event, ensure_ascii=False, allow_nan=False) + "\n"
+        with self._lock:
+            os.write(self._descriptor, line.encode("utf-8", "backslashreplace"))
+        for listener in self._listeners:
+            listener(event)
+
+    def progress(self, name: str, done: int, total: int, unit: str = "documents") -> None:
+        """How far a long step is. Cheap to call: at most four a second are written, and always the last one."""
+        now = self._clock()
+        if done < total and now - self._progress_at.get(name, -1e9) < PROGRESS_INTERVAL_SECONDS:
+            return
+        self._progress_at[name] = now
+        self.event("progress", name=name, done=done, total=total, unit=unit)
+
+    def warning(self, text: str) -> None:
+        """Something a user should know although the work goes on."""
+        self.event("warning", text=text)
+
+    def close(self) -> None:
+        os.close(self._descriptor)
+
+
+def torn(path: Path) -> bool:
+    """Whether the file's last line was cut off by a kill."""
+    with open(path, "rb") as file:
+        if file.seek(0, os.SEEK_END) == 0:
+            return False
+        file.seek(-1, os.SEEK_END)
+        return file.read(1) != b"\n"
+
+
+def read_events(path: Path) -> Iterator[Event]:
+    """The whole events of a journal, in order; a torn line is passed over."""
+    with open(path, "rb") as file:
+        for line in file:
+            try:
+                event = json.loads(line)
+            except ValueError:
+                continue
+            if isinstance(event, dict):
+                yield event
