@@ -1,0 +1,157 @@
+"""A lease on a key: two processes never build one artifact.
+
+The lease is a file that names its owner; the owner's heartbeat is the file's modification time. It passes on when the heartbeat is older than
+`expiry_seconds`, or at once when the owner ran on this machine and is dead, so that a restart after a kill does not wait. Every look and every
+change happens under flock on the file itself.
+"""
+
+import fcntl
+import json
+import os
+import platform
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import psutil
+
+from stages.errors import LeaseLost, TryAgain
+
+HEARTBEAT_SECONDS = 5.0
+EXPIRY_SECONDS = 30.0
+
+Clock = Callable[[], float]
+
+
+class Lease:
+    """Held from `acquire` to `release`; a thread keeps the heartbeat."""
+
+    def __init__(self, path: Path, *, clock: Clock = time.time, heartbeat_seconds: float = HEARTBEAT_SECONDS, expiry_seconds: float = EXPIRY_SECONDS) -> None:
+        self.path = path
+        self._clock = clock
+        self._heartbeat_seconds = heartbeat_seconds
+        self._expiry_seconds = expiry_seconds
+        self._owner = {"owner": uuid.uuid4().hex, "host": _host(), "pid": os.getpid(), "process_started": psutil.Process().create_time()}
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._beat, name=f"lease {path.name}", daemon=True)
+
+    def acquire(self) -> None:
+        """Raises TryAgain, naming the holder, while another live process holds the lease."""
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        with self._locked() as descriptor:
+            holder = _read(descriptor)
+            if holder and not self._is_stale(holder, descriptor):
+                raise TryAgain(
+                    f"{self.path.name} is held by process {holder['pid']} on {holder['host'].split('/')[0]}, which builds the same artifact; "
+                    "wait for it, or run the same command with --wait"
+                )
+            _write(descriptor, self._owner)
+            self._touch()
+        self._thread.start()
+
+    def beat(self) -> None:
+        """Renew the heartbeat; raises LeaseLost if another process has taken over."""
+        with self._locked() as descriptor:
+            self._require_ours(descriptor)
+            self._touch()
+
+    @contextmanager
+    def confirmed(self) -> Iterator[None]:
+        """A block in which the lease is certainly ours, since nobody can take it over meanwhile. Raises LeaseLost if it is not."""
+        with self._locked() as descriptor:
+            self._require_ours(descriptor)
+            yield
+
+    def release(self) -> None:
+        """Give the lease back; a lease that was lost is left to its new owner."""
+        self._stop.set()
+        if self._thread.is_alive():
+            self._thread.join()
+        with self._locked() as descriptor:
+            if (_read(descriptor) or {}).get("owner") == self._owner["owner"]:
+                self.path.unlink()
+
+    def _beat(self) -> None:
+        while not self._stop.wait(self._heartbeat_seconds):
+            try:
+                self.beat()
+            except LeaseLost:
+                return  # the publication looks again, under the lock, and refuses
+
+    def _touch(self) -> None:
+        now = self._clock()
+        os.utime(self.path, (now, now))
+
+    def _require_ours(self, descriptor: int) -> None:
+        holder = _read(descriptor)
+        if not holder or holder["owner"] != self._owner["owner"]:
+            raise LeaseLost(f"{self.path.name} was taken over while this process was not heard of; its work is kept for the new owner")
+
+    def _is_stale(self, holder: dict, descriptor: int) -> bool:
+        if holder["host"] == _host() and not _is_alive(holder["pid"], holder["process_started"]):
+            return True
+        return self._clock() - os.fstat(descriptor).st_mtime > self._expiry_seconds
+
+    @contextmanager
+    def _locked(self) -> Iterator[int]:
+        while True:
+            descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o644)
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX)
+                if _is_current(self.path, descriptor):
+                    yield descriptor
+                    return
+            finally:
+                os.close(descriptor)
+
+
+def is_held(path: Path, clock: Clock = time.time) -> bool:
+    """Whether a live process holds the lease at `path`."""
+    lease = Lease(path, clock=clock)
+    if not path.exists():
+        return False
+    with lease._locked() as descriptor:
+        holder = _read(descriptor)
+        held = bool(holder) and not lease._is_stale(holder, descriptor)
+        if not held:
+            path.unlink(missing_ok=True)
+        return held
+
+
+def _is_current(path: Path, descriptor: int) -> bool:
+    """Whether the file that was locked is still the one of that name: its last owner may have removed it."""
+    try:
+        return os.fstat(descriptor).st_ino == os.stat(path).st_ino
+    except FileNotFoundError:
+        return False
+
+
+def _read(descriptor: int) -> dict:
+    """The owner's record; empty for a file just made, or torn by a kill while it was written, which is as good as free."""
+    os.lseek(descriptor, 0, os.SEEK_SET)
+    try:
+        return json.loads(os.read(descriptor, 4096) or b"{}")
+    except ValueError:
+        return {}
+
+
+def _write(descriptor: int, owner: dict) -> None:
+    os.ftruncate(descriptor, 0)
+    os.lseek(descriptor, 0, os.SEEK_SET)
+    os.write(descriptor, json.dumps(owner).encode())
+
+
+def _is_alive(pid: int, process_started: float) -> bool:
+    try:
+        process = psutil.Process(pid)
+        return process.create_time() == process_started and process.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
+def _host() -> str:
+    """Names this machine since its last boot: process ids mean nothing on another one, or after a boot."""
+    return f"{platform.node()}/{round(psutil.boot_time())}"
