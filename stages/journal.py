@@ -40,13 +40,13 @@ class Journal:
         for listener in self._listeners:
             listener(event)
 
-    def progress(self, name: str, done: int, total: int, unit: str = "documents") -> None:
-        """How far a long step is. Cheap to call: at most four a second are written, and always the last one."""
+    def progress(self, name: str, done: int, total: int, unit: str = "documents", text: str = "") -> None:
+        """How far a long step is, with a few words beside the bar. Cheap to call: at most four a second are written, and always the last one."""
         now = self._clock()
         if done < total and now - self._progress_at.get(name, -1e9) < PROGRESS_INTERVAL_SECONDS:
             return
         self._progress_at[name] = now
-        self.event("progress", name=name, done=done, total=total, unit=unit)
+        self.event("progress", name=name, done=done, total=total, unit=unit, text=text)
 
     def warning(self, text: str) -> None:
         """Something a user should know although the work goes on."""

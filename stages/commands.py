@@ -1,0 +1,153 @@
+"""Commands on the store: list, lineage, verify, explain, gc. Run as `python -m stages COMMAND`."""
+
+import argparse
+from collections.abc import Iterable
+from pathlib import Path
+
+from data.errors import InputError
+from stages import fingerprint, manifest
+from stages.cli import add_root_argument
+from stages.manifest import Manifest
+from stages.resolve import MissingInput, Resolver, lineage
+from stages.store import Artifact, Store
+
+
+def add_commands(parser: argparse.ArgumentParser) -> None:
+    """The sub-commands; each sets `command`, a function of the parsed arguments."""
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+
+    listing = commands.add_parser("list", help="the artifacts that are there")
+    listing.add_argument("stage", nargs="?", default="", help="only those of this stage")
+    listing.set_defaults(command=_list)
+
+    tree = commands.add_parser("lineage", help="what an artifact was made from")
+    tree.add_argument("artifact", help="key, first digits of it, name or path")
+    tree.set_defaults(command=_lineage)
+
+    check = commands.add_parser("verify", help="compare the bytes of artifacts with their manifests")
+    check.add_argument("artifacts", nargs="*", help="which ones (default: all)")
+    check.set_defaults(command=_verify)
+
+    explain = commands.add_parser("explain", help="why two artifacts of a stage have different keys")
+    explain.add_argument("a")
+    explain.add_argument("b")
+    explain.set_defaults(command=_explain)
+
+    collect = commands.add_parser("gc", help="remove what the given recipes do not use (shows it only, unless --delete)")
+    collect.add_argument("recipes", nargs="+", type=Path, metavar="RECIPE")
+    collect.add_argument("--set", action="append", default=[], metavar="TABLE.FIELD=VALUE", dest="settings")
+    collect.add_argument("--delete", action="store_true")
+    collect.set_defaults(command=_collect)
+
+    for command in (listing, tree, check, explain, collect):
+        add_root_argument(command)
+
+
+def _list(arguments: argparse.Namespace) -> None:
+    for artifact in Store(arguments.root).all(arguments.stage):
+        made = artifact.manifest
+        print(f"{made.stage:<12} {made.key}  {made.provenance['finished']}  {_size(_artifact_bytes(made)):>9}  {artifact.path}")
+
+
+def _lineage(arguments: argparse.Namespace) -> None:
+    store = Store(arguments.root)
+    for depth, stage, key, artifact in lineage(store.lookup(arguments.artifact), store):
+        print(f"{'  ' * depth}{stage} {key}  " + (f"{artifact.digest[:12]}  {artifact.path}" if artifact else "(no longer there)"))
+
+
+def _verify(arguments: argparse.Namespace) -> None:
+    store = Store(arguments.root)
+    artifacts = [store.lookup(name) for name in arguments.artifacts] or list(store.all())
+    broken = 0
+    for artifact in artifacts:
+        problems = manifest.verify(artifact.path, artifact.manifest)
+        broken += bool(problems)
+        print(f"{'broken' if problems else 'intact'}  {artifact.path}")
+        for problem in problems:
+            print(f"        {problem}")
+    if broken:
+        raise InputError(f"{broken} of {len(artifacts)} artifacts are broken: remove their folders and run their stages again")
+
+
+def _explain(arguments: argparse.Namespace) -> None:
+    store = Store(arguments.root)
+    a, b = store.lookup(arguments.a), store.lookup(arguments.b)
+    if a.stage != b.stage:
+        raise InputError(f"{a.path.name} is of {a.stage} and {b.path.name} of {b.stage}: only artifacts of one stage can be compared")
+    lines = list(differences(a, b, store))
+    print("\n".join(lines) if lines else "nothing that enters the key differs")
+
+
+def differences(a: Artifact, b: Artifact, store: Store, where: str = "") -> Iterable[str]:
+    """Field by field, why two artifacts of one stage have different keys; through differing inputs to where the difference began."""
+    prefix = f"{where}{a.stage}: "
+    for part in ("revision", "identity", "externals"):
+        for name, left, right in fingerprint.difference({part: getattr(a.manifest, part)}, {part: getattr(b.manifest, part)}):
+            yield f"{prefix}{name.removeprefix('identity.')}: {left!r} / {right!r}"
+    for name, entries in a.manifest.inputs.items():
+        others = b.manifest.inputs.get(name, ())
+        if [e.digest for e in entries] == [e.digest for e in others] or any(e.runtime for e in entries):
+            continue
+        yield f"{prefix}input {name}: {_names(entries)} / {_names(others)}"
+        if len(entries) == len(others) == 1 and entries[0].stage == others[0].stage:
+            left_input, right_input = store.find(entries[0].stage, entries[0].key), store.find(others[0].stage, others[0].key)
+            if left_input and right_input:
+                yield from differences(left_input, right_input, store, where + "  ")
+
+
+def _names(entries: Iterable[manifest.InputEntry]) -> str:
+    return ", ".join(f"{entry.stage} {entry.key}" for entry in entries) or "none"
+
+
+def _collect(arguments: argparse.Namespace) -> None:
+    from stages.recipe import STAGES, load
+
+    store = Store(arguments.root)
+    kept: set[Path] = set()
+    runs: set[str] = set()
+    for recipe in arguments.recipes:
+        resolver = Resolver(load(recipe, arguments.settings), store, STAGES)
+        for name, stage in STAGES.items():
+            try:
+                jobs = resolver.jobs(name)
+            except MissingInput:
+                continue
+            runs |= {job.key for job in jobs}
+            made = [found for job in jobs if (found := store.find(name, job.key))]
+            made += [artifact for derived in stage.derives for artifact in resolver.derived(derived)]
+            kept |= {entry.path for artifact in made for _, _, _, entry in lineage(artifact, store) if entry}
+    freed = 0
+    for path in garbage(store, kept, runs):
+        freed += _folder_bytes(path)
+        print(f"{'removed' if arguments.delete else 'would remove'}  {_size(_folder_bytes(path)):>9}  {path}")
+        if arguments.delete:
+            store.remove(path)
+    print(f"{_size(freed)} {'freed' if arguments.delete else 'can be freed; add --delete to do it'}")
+
+
+def garbage(store: Store, kept: set[Path], runs: set[str]) -> list[Path]:
+    """Folders of the store that nothing needs: artifacts that are not in `kept`, runs that are not in `runs`, and what dead processes left."""
+    found = [artifact.path for artifact in store.all() if artifact.path not in kept]
+    for folder in sorted(store.artifacts_path.glob("*/.work-*")):
+        stage, key = folder.parent.name, folder.name.removeprefix(".work-")
+        if key not in runs and not store.is_being_built(stage, key):
+            found.append(folder)
+    found += sorted(store.artifacts_path.glob("*/.trash-*"))
+    found += [path for path in sorted((store.root / "runs").glob("*")) if path.is_dir() and path.name not in runs]
+    return found
+
+
+def _artifact_bytes(made: Manifest) -> int:
+    return sum(entry.bytes for entry in made.files)
+
+
+def _folder_bytes(path: Path) -> int:
+    return sum(file.stat().st_size for file in path.rglob("*") if file.is_file())
+
+
+def _size(num_bytes: float) -> str:
+    for unit in ("B", "kB", "MB", "GB"):
+        if num_bytes < 1000:
+            return f"{num_bytes:.0f} {unit}"
+        num_bytes /= 1000
+    return f"{num_bytes:.1f} TB"

@@ -1,0 +1,156 @@
+"""A recipe: one TOML (or JSON) file with a table per stage that describes a whole run, and `--set table.field=value` over it.
+
+The same model is the parameter of the flows, so that the Prefect form shows what the file may hold.
+"""
+
+import difflib
+import json
+import tomllib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from pydantic import Field, ValidationError, model_validator
+from pydantic_core import ErrorDetails
+
+from data.errors import InputError
+from stages.base import Stage
+from stages.config import StageConfig, shared_fields
+from stages.curate import STAGE as CURATE
+from stages.curate import CurateConfig
+from stages.evaluate import STAGE as EVALUATE
+from stages.evaluate import EvaluateConfig, SuitesConfig
+from stages.export import STAGE as EXPORT
+from stages.export import ExportConfig
+from stages.plan import STAGE as PLAN
+from stages.plan import PlanConfig
+from stages.preflight import STAGE as PREFLIGHT
+from stages.preflight import PreflightConfig
+from stages.pretokenize import STAGE as PRETOKENIZE
+from stages.pretokenize import PretokenizeConfig
+from stages.pretrain import STAGE as PRETRAIN
+from stages.pretrain.config import ModelConfig, PretrainConfig
+from stages.report import STAGE as REPORT
+from stages.report import ReportConfig
+from stages.tokenizer import STAGE as TOKENIZER
+from stages.tokenizer import TokenizerConfig
+
+STAGES: dict[str, Stage] = {
+    stage.name: stage for stage in (CURATE, TOKENIZER, PRETOKENIZE, PLAN, PREFLIGHT, PRETRAIN, EVALUATE, EXPORT, REPORT)
+}
+
+
+class Recipe(StageConfig):
+    """Everything that a run depends on. Tables that several stages read stand once, at the top level."""
+
+    name: str = Field(description="Label of the artifacts; never part of their keys", pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$")
+    suites: SuitesConfig = Field(default=SuitesConfig(), description="What every checkpoint is judged by")
+    model: ModelConfig = Field(default=ModelConfig(), description="The architecture")
+    curate: CurateConfig = Field(default=CurateConfig(), description="Raw text to clean, deduplicated documents")
+    tokenizer: TokenizerConfig = Field(default=TokenizerConfig(), description="The vocabulary")
+    pretokenize: PretokenizeConfig = Field(default=PretokenizeConfig(), description="Documents to token shards")
+    plan: PlanConfig = Field(default=PlanConfig(), description="Arithmetic before anything is spent")
+    preflight: PreflightConfig = Field(default=PreflightConfig(), description="Checks that gate the training")
+    pretrain: PretrainConfig = Field(default=PretrainConfig(), description="The training")
+    evaluate: EvaluateConfig = Field(default=EvaluateConfig(), description="Scores of every healthy checkpoint")
+    export: ExportConfig = Field(default=ExportConfig(), description="The forms in which the model ships")
+    report: ReportConfig = Field(default=ReportConfig(), description="One page that shows all of it")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _fill_shared(cls, tables: Any) -> Any:
+        if not isinstance(tables, Mapping):
+            return tables
+        raw = {name: value.model_dump(mode="json") if isinstance(value, StageConfig) else value for name, value in tables.items()}
+        for name, stage in STAGES.items():
+            table = raw.get(name, {})
+            if isinstance(table, dict):
+                raw[name] = _filled(stage.config, table, raw, name)
+        return raw
+
+    def config_for(self, stage: str) -> StageConfig:
+        """The configuration of a stage, its shared tables filled in."""
+        return getattr(self, stage)
+
+
+def _filled(config: type[StageConfig], table: dict[str, Any], raw: dict[str, Any], where: str) -> dict[str, Any]:
+    filled = dict(table)
+    for name in shared_fields(config):
+        field_type = config.model_fields[name].annotation
+        assert isinstance(field_type, type) and issubclass(field_type, StageConfig)
+        own = raw.get(name, {})
+        if not isinstance(own, dict):
+            continue
+        own = _filled(field_type, own, raw, name)
+        if filled.get(name) not in (None, own, field_type().model_dump(mode="json")):
+            raise ValueError(f"[{where}.{name}] is read from the recipe's own table: write it as [{name}]")
+        filled[name] = own
+    return filled
+
+
+def load(path: Path, settings: Sequence[str] = ()) -> Recipe:
+    """The recipe in a file, with `table.field=value` settings over it. Raises InputError for anything a user can mend, naming the field."""
+    try:
+        text = path.read_text(encoding="utf-8")
+        tables = json.loads(text) if path.suffix == ".json" else tomllib.loads(text)
+    except FileNotFoundError:
+        raise InputError(f"there is no recipe {path}; recipes to start from are in deployments/recipes/") from None
+    except IsADirectoryError:
+        raise InputError(f"{path} is a folder; a recipe is a .toml or .json file") from None
+    except (tomllib.TOMLDecodeError, json.JSONDecodeError, UnicodeDecodeError) as error:
+        raise InputError(f"{path} cannot be read as a recipe: {error}") from None
+    for setting in settings:
+        _set(tables, setting)
+    return parse(tables, str(path))
+
+
+def parse(tables: dict[str, Any], origin: str = "the recipe") -> Recipe:
+    """A recipe from its tables. Raises InputError."""
+    try:
+        return Recipe.model_validate(tables)
+    except ValidationError as error:
+        raise InputError(f"{origin} does not hold a valid recipe:\n" + "\n".join(f"  {_explained(entry)}" for entry in error.errors())) from None
+
+
+def _set(tables: dict[str, Any], setting: str) -> None:
+    name, equals, text = setting.partition("=")
+    if not equals or not name.strip():
+        raise InputError(f"--set {setting!r} is not of the form table.field=value")
+    *parents, field = name.strip().split(".")
+    table: Any = tables
+    for parent in parents:
+        table = table.setdefault(parent, {}) if isinstance(table, dict) else None
+        if not isinstance(table, dict):
+            raise InputError(f"--set {setting!r}: {parent} is not a table")
+    table[field] = _value(text)
+
+
+def _value(text: str) -> Any:
+    """A TOML value, or plain text where it is none: `--set name=trial` needs no quotes."""
+    try:
+        return tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        return text
+
+
+def _explained(entry: ErrorDetails) -> str:
+    where = ".".join(str(part) for part in entry["loc"]) or "recipe"
+    if entry["type"] == "extra_forbidden":
+        *parents, unknown = entry["loc"]
+        known = _fields_at(parents)
+        near = difflib.get_close_matches(str(unknown), known, n=1)
+        return f"{where}: unknown key" + (f"; did you mean {near[0]}?" if near else f"; known here: {', '.join(known)}")
+    if entry["type"] == "missing":
+        return f"{where}: missing, and it has no default"
+    return f"{where}: {entry['msg'].removeprefix('Value error, ')}" + ("" if entry["type"] == "value_error" else f", got {entry['input']!r}")
+
+
+def _fields_at(parents: Sequence[Any]) -> list[str]:
+    config: Any = Recipe
+    for parent in parents:
+        if isinstance(parent, int):
+            continue
+        annotation = config.model_fields[parent].annotation
+        candidates = [annotation, *getattr(annotation, "__args__", ())]
+        config = next(c for c in candidates if isinstance(c, type) and issubclass(c, StageConfig))
+    return list(config.model_fields)
