@@ -1,0 +1,1 @@
+"""Our own lm-eval tasks and the generators of their items."""
