@@ -128,17 +128,31 @@ class Job:
             revision=self.stage.revision,
             identity=fingerprint.identity(self.config),
             externals=self.externals,
-            inputs={name: [a.digest for a in found] for name, found in self.inputs.items() if not self.stage.inputs[name].runtime},
+            inputs={
+                name: [a.digest for a in found]
+                for name, found in self.inputs.items()
+                if not self.stage.inputs[name].runtime
+            },
         )
 
     def input_entries(self) -> dict[str, tuple[InputEntry, ...]]:
         return {
-            name: tuple(InputEntry(stage=a.stage, key=a.key, digest=a.digest, runtime=self.stage.inputs[name].runtime) for a in found)
+            name: tuple(
+                InputEntry(stage=a.stage, key=a.key, digest=a.digest, runtime=self.stage.inputs[name].runtime)
+                for a in found
+            )
             for name, found in self.inputs.items()
         }
 
 
-def execute(job: Job, store: Store, *, listeners: tuple[Listener, ...] = (), rebuild: bool = False, clock: Callable[[], float] = time.time) -> Artifact:
+def execute(
+    job: Job,
+    store: Store,
+    *,
+    listeners: tuple[Listener, ...] = (),
+    rebuild: bool = False,
+    clock: Callable[[], float] = time.time,
+) -> Artifact:
     """The artifact of `job`: the one that is there, or a new one.
 
     With `rebuild` the stage runs even so, and its result is compared with the one that is there (StoreConflict if they differ).
@@ -147,6 +161,7 @@ def execute(job: Job, store: Store, *, listeners: tuple[Listener, ...] = (), reb
     stage = job.stage
     present = store.find(stage.name, job.key)
     if present and not rebuild:
+        store.is_being_built(stage.name, job.key)  # clears the lease of a process that was killed after it had published
         return present
     lease = store.lease(stage.name, job.key)
     lease.acquire()
@@ -160,7 +175,9 @@ def execute(job: Job, store: Store, *, listeners: tuple[Listener, ...] = (), reb
         journal = Journal(out / EVENTS, stage=stage.name, listeners=listeners, clock=clock)
         try:
             journal.event("stage.started", key=job.key, label=job.label)
-            inputs = Inputs(artifacts=job.inputs, entries=job.input_entries(), store=store, key=job.key, label=job.label)
+            inputs = Inputs(
+                artifacts=job.inputs, entries=job.input_entries(), store=store, key=job.key, label=job.label
+            )
             result = stage.run(job.config, inputs, out, journal)
             journal.event("stage.finished", key=job.key, seconds=round(clock() - started, 3))
         except OSError as error:
@@ -176,7 +193,9 @@ def execute(job: Job, store: Store, *, listeners: tuple[Listener, ...] = (), reb
             revision=stage.revision,
             label=job.label,
             key=job.key,
-            config=job.config,
+            identity=fingerprint.identity(job.config),
+            config=job.config.model_dump(mode="json"),
+            rounding=fingerprint.rounding(job.config),
             externals=job.externals,
             inputs=job.input_entries(),
             directory=out,
@@ -191,7 +210,9 @@ def execute(job: Job, store: Store, *, listeners: tuple[Listener, ...] = (), reb
         lease.release()
 
 
-def derive(inputs: Inputs, *, stage: str, revision: int, identity: dict[str, Any], directory: Path, facts: Facts) -> Artifact:
+def derive(
+    inputs: Inputs, *, stage: str, revision: int, identity: dict[str, Any], directory: Path, facts: Facts
+) -> Artifact:
     """Publish `directory`, which is consumed, as an artifact of its own that a running stage derives: a checkpoint of a training.
 
     Its key follows from the running stage's key and `identity`; its inputs are those of the running stage. What is published already is
@@ -205,12 +226,15 @@ def derive(inputs: Inputs, *, stage: str, revision: int, identity: dict[str, Any
         if present:
             return present
         now = time.time()
+        config = {"parent": inputs.key, **identity}
         made = describe(
             stage=stage,
             revision=revision,
             label=inputs.label,
             key=key,
-            config={"parent": inputs.key, **identity},
+            identity=config,
+            config=config,
+            rounding={},
             externals={},
             inputs=inputs.entries,
             directory=directory,
@@ -229,7 +253,9 @@ def describe(
     revision: int,
     label: str,
     key: str,
-    config: StageConfig | dict[str, Any],
+    identity: dict[str, Any],
+    config: dict[str, Any],
+    rounding: dict[str, Any],
     externals: dict[str, Any],
     inputs: dict[str, tuple[InputEntry, ...]],
     directory: Path,
@@ -238,7 +264,6 @@ def describe(
     finished: float,
 ) -> Manifest:
     """The manifest of what stands in `directory`."""
-    is_config = isinstance(config, StageConfig)
     files = manifest.hash_files(directory, result.measured_files)
     facts = fingerprint.canonical(result.facts, "facts")
     return Manifest(
@@ -246,23 +271,24 @@ def describe(
         revision=revision,
         label=label,
         key=key,
-        identity=fingerprint.identity(config) if is_config else fingerprint.canonical(config),
-        config=config.model_dump(mode="json") if is_config else config,
+        identity=identity,
+        config=config,
         externals=externals,
         inputs=inputs,
         files=files,
         facts=facts,
         measurements=result.measurements,
-        provenance=manifest.provenance(fingerprint.rounding(config) if is_config else {}, started, finished),
+        provenance=manifest.provenance(rounding, started, finished),
         digest=manifest.content_digest(stage, files, facts),
     )
 
 
 def _prepare(out: Path, *, keep: bool) -> None:
-    """An empty work directory, or for a stage that resumes the one that is there; the journal of earlier attempts stays in both."""
+    """An empty work directory, or for a stage that resumes the one that is there, less the temporary files (names that begin
+    with a dot) of a write that was cut off. The journal of earlier attempts stays in both."""
     out.mkdir(parents=True, exist_ok=True)
     (out / MANIFEST).unlink(missing_ok=True)
-    for path in [] if keep else out.iterdir():
+    for path in list(out.rglob(".*")) if keep else list(out.iterdir()):
         if path.is_dir() and not path.is_symlink():
             shutil.rmtree(path)
         elif path.name != EVENTS:
@@ -280,4 +306,6 @@ def _is_full(root: Path) -> bool:
 
 
 def _full(root: Path) -> TryAgain:
-    return TryAgain(f"the disk that holds {root} is full; free some space and run the same command again. What was finished is intact")
+    return TryAgain(
+        f"the disk that holds {root} is full; free some space and run the same command again. What was finished is intact"
+    )

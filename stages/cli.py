@@ -29,11 +29,19 @@ def main(stage: Stage) -> NoReturn:
     """Run one stage from the shell, and leave with its exit code."""
     parser = argparse.ArgumentParser(prog=f"python -m stages.{stage.name}", description=sys.modules["__main__"].__doc__)
     add_recipe_arguments(parser)
-    parser.add_argument("--input", action="append", default=[], metavar="NAME=ARTIFACT", help="take this artifact (key, name or path) as the input NAME")
+    parser.add_argument(
+        "--input",
+        action="append",
+        default=[],
+        metavar="NAME=ARTIFACT",
+        help="take this artifact (key, name or path) as the input NAME",
+    )
     parser.add_argument("--upstream", action="store_true", help="first build whatever the stage needs and is not there")
     parser.add_argument("--rebuild", action="store_true", help="run even if the artifact is there, and compare the two")
     parser.add_argument("--wait", action="store_true", help="wait while another process builds the same artifact")
-    parser.add_argument("--events", action="store_true", help="print the journal's events on standard output, one JSON object a line")
+    parser.add_argument(
+        "--events", action="store_true", help="print the journal's events on standard output, one JSON object a line"
+    )
     arguments = parser.parse_args()
     run_and_exit(lambda: _run(stage.name, arguments))
 
@@ -41,12 +49,21 @@ def main(stage: Stage) -> NoReturn:
 def add_recipe_arguments(parser: argparse.ArgumentParser) -> None:
     """What every command on a recipe takes."""
     parser.add_argument("recipe", type=Path, help="recipe file, .toml or .json")
-    parser.add_argument("--set", action="append", default=[], metavar="TABLE.FIELD=VALUE", dest="settings", help="override one field of the recipe")
+    parser.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        metavar="TABLE.FIELD=VALUE",
+        dest="settings",
+        help="override one field of the recipe",
+    )
     add_root_argument(parser)
 
 
 def add_root_argument(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--root", type=Path, default=Path(), help="folder that holds artifacts/ and runs/ (default: here)")
+    parser.add_argument(
+        "--root", type=Path, default=Path(), help="folder that holds artifacts/ and runs/ (default: here)"
+    )
 
 
 def run_and_exit(command: Callable[[], None]) -> NoReturn:
@@ -89,7 +106,9 @@ def _run(target: str, arguments: argparse.Namespace) -> None:
         for name in upstream.order(target)[:-1] if arguments.upstream else ():
             for job in upstream.jobs(name):
                 _build(job, store, listener, arguments, rebuild=False)
-        artifacts = [_build(job, store, listener, arguments, rebuild=arguments.rebuild) for job in resolver.jobs(target)]
+        artifacts = [
+            _build(job, store, listener, arguments, rebuild=arguments.rebuild) for job in resolver.jobs(target)
+        ]
     if not arguments.events:
         for artifact in artifacts:
             print(artifact.path)
@@ -101,15 +120,26 @@ def chosen_inputs(stage: Stage, pairs: Sequence[str], store: Store) -> dict[str,
     for pair in pairs:
         name, equals, artifact = pair.partition("=")
         if not equals or name not in stage.inputs:
-            raise InputError(f"--input {pair!r}: {stage.name} takes {', '.join(f'{known}=ARTIFACT' for known in stage.inputs)}")
+            raise InputError(
+                f"--input {pair!r}: {stage.name} takes {', '.join(f'{known}=ARTIFACT' for known in stage.inputs)}"
+            )
         chosen[name] = store.lookup(artifact)
     return chosen
 
 
-def _build(job: Job, store: Store, listener: Callable[[Event], None], arguments: argparse.Namespace, *, rebuild: bool) -> Artifact:
+def _build(
+    job: Job, store: Store, listener: Callable[[Event], None], arguments: argparse.Namespace, *, rebuild: bool
+) -> Artifact:
     hit = store.find(job.stage.name, job.key) is not None and not rebuild
     artifact = _execute(job, store, listener, arguments, rebuild=rebuild)
-    done = {"time": round(time.time(), 3), "stage": job.stage.name, "kind": "artifact", "key": artifact.key, "path": str(artifact.path), "hit": hit}
+    done = {
+        "time": round(time.time(), 3),
+        "stage": job.stage.name,
+        "kind": "artifact",
+        "key": artifact.key,
+        "path": str(artifact.path),
+        "hit": hit,
+    }
     if arguments.events:
         listener(done)
     elif isinstance(listener, ConsoleListener) and hit:
@@ -117,7 +147,9 @@ def _build(job: Job, store: Store, listener: Callable[[Event], None], arguments:
     return artifact
 
 
-def _execute(job: Job, store: Store, listener: Callable[[Event], None], arguments: argparse.Namespace, *, rebuild: bool) -> Artifact:
+def _execute(
+    job: Job, store: Store, listener: Callable[[Event], None], arguments: argparse.Namespace, *, rebuild: bool
+) -> Artifact:
     while True:
         try:
             return execute(job, store, listeners=(listener,), rebuild=rebuild)

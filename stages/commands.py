@@ -33,7 +33,9 @@ def add_commands(parser: argparse.ArgumentParser) -> None:
     explain.add_argument("b")
     explain.set_defaults(command=_explain)
 
-    collect = commands.add_parser("gc", help="remove what the given recipes do not use (shows it only, unless --delete)")
+    collect = commands.add_parser(
+        "gc", help="remove what the given recipes do not use (shows it only, unless --delete)"
+    )
     collect.add_argument("recipes", nargs="+", type=Path, metavar="RECIPE")
     collect.add_argument("--set", action="append", default=[], metavar="TABLE.FIELD=VALUE", dest="settings")
     collect.add_argument("--delete", action="store_true")
@@ -46,13 +48,18 @@ def add_commands(parser: argparse.ArgumentParser) -> None:
 def _list(arguments: argparse.Namespace) -> None:
     for artifact in Store(arguments.root).all(arguments.stage):
         made = artifact.manifest
-        print(f"{made.stage:<12} {made.key}  {made.provenance['finished']}  {_size(_artifact_bytes(made)):>9}  {artifact.path}")
+        print(
+            f"{made.stage:<12} {made.key}  {made.provenance['finished']}  {_size(_artifact_bytes(made)):>9}  {artifact.path}"
+        )
 
 
 def _lineage(arguments: argparse.Namespace) -> None:
     store = Store(arguments.root)
     for depth, stage, key, artifact in lineage(store.lookup(arguments.artifact), store):
-        print(f"{'  ' * depth}{stage} {key}  " + (f"{artifact.digest[:12]}  {artifact.path}" if artifact else "(no longer there)"))
+        print(
+            f"{'  ' * depth}{stage} {key}  "
+            + (f"{artifact.digest[:12]}  {artifact.path}" if artifact else "(no longer there)")
+        )
 
 
 def _verify(arguments: argparse.Namespace) -> None:
@@ -66,14 +73,18 @@ def _verify(arguments: argparse.Namespace) -> None:
         for problem in problems:
             print(f"        {problem}")
     if broken:
-        raise InputError(f"{broken} of {len(artifacts)} artifacts are broken: remove their folders and run their stages again")
+        raise InputError(
+            f"{broken} of {len(artifacts)} artifacts are broken: remove their folders and run their stages again"
+        )
 
 
 def _explain(arguments: argparse.Namespace) -> None:
     store = Store(arguments.root)
     a, b = store.lookup(arguments.a), store.lookup(arguments.b)
     if a.stage != b.stage:
-        raise InputError(f"{a.path.name} is of {a.stage} and {b.path.name} of {b.stage}: only artifacts of one stage can be compared")
+        raise InputError(
+            f"{a.path.name} is of {a.stage} and {b.path.name} of {b.stage}: only artifacts of one stage can be compared"
+        )
     lines = list(differences(a, b, store))
     print("\n".join(lines) if lines else "nothing that enters the key differs")
 
@@ -82,7 +93,9 @@ def differences(a: Artifact, b: Artifact, store: Store, where: str = "") -> Iter
     """Field by field, why two artifacts of one stage have different keys; through differing inputs to where the difference began."""
     prefix = f"{where}{a.stage}: "
     for part in ("revision", "identity", "externals"):
-        for name, left, right in fingerprint.difference({part: getattr(a.manifest, part)}, {part: getattr(b.manifest, part)}):
+        for name, left, right in fingerprint.difference(
+            {part: getattr(a.manifest, part)}, {part: getattr(b.manifest, part)}
+        ):
             yield f"{prefix}{name.removeprefix('identity.')}: {left!r} / {right!r}"
     for name, entries in a.manifest.inputs.items():
         others = b.manifest.inputs.get(name, ())
@@ -90,7 +103,10 @@ def differences(a: Artifact, b: Artifact, store: Store, where: str = "") -> Iter
             continue
         yield f"{prefix}input {name}: {_names(entries)} / {_names(others)}"
         if len(entries) == len(others) == 1 and entries[0].stage == others[0].stage:
-            left_input, right_input = store.find(entries[0].stage, entries[0].key), store.find(others[0].stage, others[0].key)
+            left_input, right_input = (
+                store.find(entries[0].stage, entries[0].key),
+                store.find(others[0].stage, others[0].key),
+            )
             if left_input and right_input:
                 yield from differences(left_input, right_input, store, where + "  ")
 
@@ -133,7 +149,12 @@ def garbage(store: Store, kept: set[Path], runs: set[str]) -> list[Path]:
         if key not in runs and not store.is_being_built(stage, key):
             found.append(folder)
     found += sorted(store.artifacts_path.glob("*/.trash-*"))
-    found += [path for path in sorted((store.root / "runs").glob("*")) if path.is_dir() and path.name not in runs]
+    for folder in sorted((store.root / "runs").glob("*")):
+        in_use = folder.name in runs or any(
+            store.is_being_built(stage.name, folder.name) for stage in store.artifacts_path.glob("*")
+        )
+        if folder.is_dir() and not in_use:
+            found.append(folder)
     return found
 
 

@@ -6,14 +6,14 @@ micro-batch): they stay out of the key and are recorded in the manifest, so that
 `shared(...)` fields are filled from the recipe's own top-level table of the same name.
 """
 
-from enum import Enum
+from enum import StrEnum
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 from pydantic.fields import FieldInfo
 
 
-class Role(str, Enum):
+class Role(StrEnum):
     """How a field takes part in an artifact's key."""
 
     IDENTITY = "identity"
@@ -36,13 +36,15 @@ def runtime(default: Any, *, rounding: bool = False, **field: Any) -> Any:
 
 def shared(table: type[StageConfig]) -> Any:
     """A field that the recipe fills from its top-level table of the field's name."""
-    return Field(table(), json_schema_extra={"role": Role.SHARED.value}, description="Filled from the recipe's own table")
+    return Field(
+        table(), json_schema_extra={"role": Role.SHARED.value}, description="Filled from the recipe's own table"
+    )
 
 
 def role(field: FieldInfo) -> Role:
     """The role that a field of a `StageConfig` was declared with."""
     extra = field.json_schema_extra
-    return Role(extra.get("role", Role.IDENTITY.value)) if isinstance(extra, dict) else Role.IDENTITY
+    return Role(str(extra.get("role", Role.IDENTITY.value))) if isinstance(extra, dict) else Role.IDENTITY
 
 
 def shared_fields(config: type[StageConfig]) -> tuple[str, ...]:

@@ -5,7 +5,15 @@ import time
 from types import TracebackType
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TaskID,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
 
 from stages.journal import Event
 
@@ -18,9 +26,16 @@ class ConsoleListener:
 
     def __init__(self) -> None:
         self._console = Console(stderr=True, highlight=False, soft_wrap=True)
-        columns = (TextColumn("{task.description}"), BarColumn(bar_width=28), MofNCompleteColumn(), TextColumn("{task.fields[unit]}"))
+        columns = (
+            TextColumn("{task.description}"),
+            BarColumn(bar_width=28),
+            MofNCompleteColumn(),
+            TextColumn("{task.fields[unit]}"),
+        )
         times = (TimeElapsedColumn(), TimeRemainingColumn(), TextColumn("{task.fields[text]}"))
-        self._progress = Progress(*columns, *times, console=self._console, transient=False, disable=not self._console.is_terminal)
+        self._progress = Progress(
+            *columns, *times, console=self._console, transient=False, disable=not self._console.is_terminal
+        )
         self._bars: dict[tuple[str, str], TaskID] = {}
         self._plain_at: dict[tuple[str, str], float] = {}
 
@@ -28,7 +43,9 @@ class ConsoleListener:
         self._progress.start()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self._progress.stop()
 
     def __call__(self, event: Event) -> None:
@@ -47,7 +64,12 @@ class ConsoleListener:
         if not self._console.is_terminal:
             self._show_plain(key, event)
             return
-        fields = {"total": event["total"], "completed": event["done"], "unit": event["unit"], "text": event.get("text", "")}
+        fields = {
+            "total": event["total"],
+            "completed": event["done"],
+            "unit": event["unit"],
+            "text": event.get("text", ""),
+        }
         if key not in self._bars:
             self._bars[key] = self._progress.add_task(f"{key[0]}: {key[1]}", unit="", text="", total=event["total"])
         self._progress.update(self._bars[key], **fields)
@@ -56,7 +78,10 @@ class ConsoleListener:
         done = event["done"] >= event["total"]
         if done or time.monotonic() - self._plain_at.get(key, 0.0) >= PLAIN_INTERVAL_SECONDS:
             self._plain_at[key] = time.monotonic()
-            self.line(event["stage"], f"{event['name']}: {event['done']:,} of {event['total']:,} {event['unit']} {event.get('text', '')}".rstrip())
+            self.line(
+                event["stage"],
+                f"{event['name']}: {event['done']:,} of {event['total']:,} {event['unit']} {event.get('text', '')}".rstrip(),
+            )
 
 
 def _sentence(event: Event) -> str:
@@ -70,7 +95,9 @@ def _sentence(event: Event) -> str:
         case "check":
             return f"{event['status']}: {event['name']}: {event['detail']}"
     fields = {name: value for name, value in event.items() if name not in ("time", "stage", "kind")}
-    return f"{event['kind']} " + ", ".join(f"{name} {value}" for name, value in fields.items() if not isinstance(value, (dict, list)))
+    return f"{event['kind']} " + ", ".join(
+        f"{name} {value}" for name, value in fields.items() if not isinstance(value, (dict, list))
+    )
 
 
 def fail(text: str) -> None:

@@ -90,7 +90,11 @@ def difference(a: Any, b: Any) -> list[tuple[str, Any, Any]]:
     """(dotted name, in a, in b) wherever the canonical forms of two values differ; MISSING where one has no such field."""
     left, right = dict(flatten(canonical(a))), dict(flatten(canonical(b)))
     names = [*left, *(name for name in right if name not in left)]
-    return [(name, left.get(name, MISSING), right.get(name, MISSING)) for name in names if left.get(name, MISSING) != right.get(name, MISSING)]
+    return [
+        (name, left.get(name, MISSING), right.get(name, MISSING))
+        for name in names
+        if left.get(name, MISSING) != right.get(name, MISSING)
+    ]
 
 
 class _Missing:

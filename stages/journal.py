@@ -21,7 +21,9 @@ PROGRESS_INTERVAL_SECONDS = 0.25
 class Journal:
     """Appends events to a file and hands each to the listeners, which belong to the caller (a progress bar, a pipe)."""
 
-    def __init__(self, path: Path, *, stage: str, listeners: tuple[Listener, ...] = (), clock: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self, path: Path, *, stage: str, listeners: tuple[Listener, ...] = (), clock: Callable[[], float] = time.time
+    ) -> None:
         self.stage = stage
         self._listeners = listeners
         self._clock = clock

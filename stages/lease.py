@@ -29,12 +29,24 @@ Clock = Callable[[], float]
 class Lease:
     """Held from `acquire` to `release`; a thread keeps the heartbeat."""
 
-    def __init__(self, path: Path, *, clock: Clock = time.time, heartbeat_seconds: float = HEARTBEAT_SECONDS, expiry_seconds: float = EXPIRY_SECONDS) -> None:
+    def __init__(
+        self,
+        path: Path,
+        *,
+        clock: Clock = time.time,
+        heartbeat_seconds: float = HEARTBEAT_SECONDS,
+        expiry_seconds: float = EXPIRY_SECONDS,
+    ) -> None:
         self.path = path
         self._clock = clock
         self._heartbeat_seconds = heartbeat_seconds
         self._expiry_seconds = expiry_seconds
-        self._owner = {"owner": uuid.uuid4().hex, "host": _host(), "pid": os.getpid(), "process_started": psutil.Process().create_time()}
+        self._owner = {
+            "owner": uuid.uuid4().hex,
+            "host": _host(),
+            "pid": os.getpid(),
+            "process_started": psutil.Process().create_time(),
+        }
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._beat, name=f"lease {path.name}", daemon=True)
 
@@ -88,7 +100,9 @@ class Lease:
     def _require_ours(self, descriptor: int) -> None:
         holder = _read(descriptor)
         if not holder or holder["owner"] != self._owner["owner"]:
-            raise LeaseLost(f"{self.path.name} was taken over while this process was not heard of; its work is kept for the new owner")
+            raise LeaseLost(
+                f"{self.path.name} was taken over while this process was not heard of; its work is kept for the new owner"
+            )
 
     def _is_stale(self, holder: dict, descriptor: int) -> bool:
         if holder["host"] == _host() and not _is_alive(holder["pid"], holder["process_started"]):

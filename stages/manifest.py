@@ -23,7 +23,19 @@ from stages.files import sha256_file, tree
 MANIFEST = "manifest.json"
 EVENTS = "events.jsonl"
 SCHEMA = 1
-RECORDED_PACKAGES = ("accelerate", "datasets", "gguf", "lm_eval", "numba", "numpy", "pyarrow", "safetensors", "sentencepiece", "torch", "transformers")
+RECORDED_PACKAGES = (
+    "accelerate",
+    "datasets",
+    "gguf",
+    "lm_eval",
+    "numba",
+    "numpy",
+    "pyarrow",
+    "safetensors",
+    "sentencepiece",
+    "torch",
+    "transformers",
+)
 
 
 class _Record(BaseModel):
@@ -77,7 +89,9 @@ def hash_files(directory: Path, measured: tuple[str, ...]) -> tuple[FileEntry, .
     """Entries for all files below `directory` but the manifest; `measured` names files and folders."""
     present = [path for path in tree(directory) if path != MANIFEST]
     for name in measured:
-        assert any(path == name or path.startswith(f"{name}/") for path in present), f"measured file {name} was not written"
+        assert any(path == name or path.startswith(f"{name}/") for path in present), (
+            f"measured file {name} was not written"
+        )
     return tuple(
         FileEntry(
             path=path,
@@ -99,7 +113,9 @@ def read(directory: Path) -> Manifest | None:
     try:
         return Manifest.model_validate_json(text)
     except ValidationError as error:
-        raise RuntimeError(f"{path} is not a manifest of schema {SCHEMA}; move its folder away and run the stage again\n{error}") from error
+        raise RuntimeError(
+            f"{path} is not a manifest of schema {SCHEMA}; move its folder away and run the stage again\n{error}"
+        ) from error
 
 
 def verify(directory: Path, manifest: Manifest) -> list[str]:

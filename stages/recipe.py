@@ -43,7 +43,9 @@ STAGES: dict[str, Stage] = {
 class Recipe(StageConfig):
     """Everything that a run depends on. Tables that several stages read stand once, at the top level."""
 
-    name: str = Field(description="Label of the artifacts; never part of their keys", pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$")
+    name: str = Field(
+        description="Label of the artifacts; never part of their keys", pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$"
+    )
     suites: SuitesConfig = Field(default=SuitesConfig(), description="What every checkpoint is judged by")
     model: ModelConfig = Field(default=ModelConfig(), description="The architecture")
     curate: CurateConfig = Field(default=CurateConfig(), description="Raw text to clean, deduplicated documents")
@@ -61,7 +63,10 @@ class Recipe(StageConfig):
     def _fill_shared(cls, tables: Any) -> Any:
         if not isinstance(tables, Mapping):
             return tables
-        raw = {name: value.model_dump(mode="json") if isinstance(value, StageConfig) else value for name, value in tables.items()}
+        raw = {
+            name: value.model_dump(mode="json") if isinstance(value, StageConfig) else value
+            for name, value in tables.items()
+        }
         for name, stage in STAGES.items():
             table = raw.get(name, {})
             if isinstance(table, dict):
@@ -109,7 +114,10 @@ def parse(tables: dict[str, Any], origin: str = "the recipe") -> Recipe:
     try:
         return Recipe.model_validate(tables)
     except ValidationError as error:
-        raise InputError(f"{origin} does not hold a valid recipe:\n" + "\n".join(f"  {_explained(entry)}" for entry in error.errors())) from None
+        raise InputError(
+            f"{origin} does not hold a valid recipe:\n"
+            + "\n".join(f"  {_explained(entry)}" for entry in error.errors())
+        ) from None
 
 
 def _set(tables: dict[str, Any], setting: str) -> None:
@@ -142,7 +150,9 @@ def _explained(entry: ErrorDetails) -> str:
         return f"{where}: unknown key" + (f"; did you mean {near[0]}?" if near else f"; known here: {', '.join(known)}")
     if entry["type"] == "missing":
         return f"{where}: missing, and it has no default"
-    return f"{where}: {entry['msg'].removeprefix('Value error, ')}" + ("" if entry["type"] == "value_error" else f", got {entry['input']!r}")
+    return f"{where}: {entry['msg'].removeprefix('Value error, ')}" + (
+        "" if entry["type"] == "value_error" else f", got {entry['input']!r}"
+    )
 
 
 def _fields_at(parents: Sequence[Any]) -> list[str]:

@@ -26,7 +26,13 @@ class HasConfigs(Protocol):
 class Resolver:
     """The jobs of one recipe over one store. `chosen` are the inputs that a user named: {input name: artifact}."""
 
-    def __init__(self, recipe: HasConfigs, store: Store, stages: Mapping[str, Stage], chosen: Mapping[str, Artifact] | None = None) -> None:
+    def __init__(
+        self,
+        recipe: HasConfigs,
+        store: Store,
+        stages: Mapping[str, Stage],
+        chosen: Mapping[str, Artifact] | None = None,
+    ) -> None:
         self.recipe = recipe
         self.store = store
         self._stages = stages
@@ -42,7 +48,13 @@ class Resolver:
             self._externals[name] = stage.externals(config)
         choices = [self._choices(stage, wanted, spec) for wanted, spec in stage.inputs.items()]
         return [
-            Job(stage=stage, config=config, externals=self._externals[name], inputs=dict(zip(stage.inputs, choice)), label=self.recipe.name)
+            Job(
+                stage=stage,
+                config=config,
+                externals=self._externals[name],
+                inputs=dict(zip(stage.inputs, choice, strict=False)),
+                label=self.recipe.name,
+            )
             for choice in itertools.product(*choices)
         ]
 
@@ -68,7 +80,9 @@ class Resolver:
     def derived(self, stage: str) -> list[Artifact]:
         """The artifacts, in the order in which they were made, that the producer of `stage` has published under this recipe."""
         (producer,) = self.jobs(self._producers[stage])
-        found = [artifact for artifact in self.store.all(stage) if artifact.manifest.config.get("parent") == producer.key]
+        found = [
+            artifact for artifact in self.store.all(stage) if artifact.manifest.config.get("parent") == producer.key
+        ]
         return sorted(found, key=lambda artifact: artifact.facts["step"])
 
     def order(self, target: str) -> list[str]:
@@ -88,7 +102,9 @@ class Resolver:
         if name in self._chosen:
             artifact = self._chosen[name]
             if artifact.stage not in spec.stages:
-                raise InputError(f"{stage.name} takes {' or '.join(spec.stages)} as its {name}, and {artifact.path.name} is of {artifact.stage}")
+                raise InputError(
+                    f"{stage.name} takes {' or '.join(spec.stages)} as its {name}, and {artifact.path.name} is of {artifact.stage}"
+                )
             return [(artifact,)]
         first = spec.stages[0]
         if first in self._producers:
@@ -107,11 +123,15 @@ class Resolver:
             self.found(self._producers[first])  # the last one is known once the producer has finished
         artifacts = self.derived(first)
         if not artifacts:
-            raise MissingInput(f"{stage.name} needs a {first} of this recipe: run `python -m stages.{self._producers[first]} RECIPE` first, or add --upstream")
+            raise MissingInput(
+                f"{stage.name} needs a {first} of this recipe: run `python -m stages.{self._producers[first]} RECIPE` first, or add --upstream"
+            )
         return [(artifact,) for artifact in (artifacts[-1:] if spec.default == "last" else artifacts)]
 
 
-def lineage(artifact: Artifact, store: Store, depth: int = 0, seen: set[str] | None = None) -> Iterator[tuple[int, str, str, Artifact | None]]:
+def lineage(
+    artifact: Artifact, store: Store, depth: int = 0, seen: set[str] | None = None
+) -> Iterator[tuple[int, str, str, Artifact | None]]:
     """(depth, stage, key, artifact or None if it is gone) of an artifact and of all that it was made from; each one is followed once."""
     seen = set() if seen is None else seen
     yield depth, artifact.stage, artifact.key, artifact

@@ -96,10 +96,20 @@ class Store:
         path = Path(name)
         if (path / MANIFEST).exists():
             return Artifact(path)
-        found = [artifact for artifact in self.all() if artifact.path.name == path.name or artifact.path.name.rpartition("-")[2].startswith(name)]
+        found = [
+            artifact
+            for artifact in self.all()
+            if artifact.path.name == path.name or artifact.path.name.rpartition("-")[2].startswith(name)
+        ]
         if len(found) != 1:
-            which = "no artifact" if not found else "several artifacts: " + ", ".join(f"{a.stage}/{a.path.name}" for a in found)
-            raise InputError(f"{name!r} names {which} in {self.artifacts_path}; `python -m stages list` shows what is there")
+            which = (
+                "no artifact"
+                if not found
+                else "several artifacts: " + ", ".join(f"{a.stage}/{a.path.name}" for a in found)
+            )
+            raise InputError(
+                f"{name!r} names {which} in {self.artifacts_path}; `python -m stages list` shows what is there"
+            )
         return found[0]
 
     def publish(self, work: Path, made: Manifest, lease: Lease) -> Artifact:
@@ -135,7 +145,10 @@ def require_equal(present: Manifest, made: Manifest) -> None:
     if present.digest == made.digest:
         return
     facts = fingerprint.difference(present.facts, made.facts)
-    files = fingerprint.difference({e.path: e.digest for e in present.files if not e.measured}, {e.path: e.digest for e in made.files if not e.measured})
+    files = fingerprint.difference(
+        {e.path: e.digest for e in present.files if not e.measured},
+        {e.path: e.digest for e in made.files if not e.measured},
+    )
     layout = fingerprint.difference(_circumstances(present), _circumstances(made))
     lines = [f"{made.stage} {made.key} has been built twice with different results; the first one is kept."]
     lines += [f"  {name}: {a!r} at first, {b!r} now" for name, a, b in [*facts, *files][:10]]
