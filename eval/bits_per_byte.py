@@ -1,7 +1,9 @@
-"""Bits per byte on held-out text, with the interval that the choice of documents leaves open, and what classical compressors need for the same text.
+"""Bits per byte on held-out text, with the interval that the choice of documents leaves open, and what classical
+compressors need for the same text.
 
-Counted: every token of a document given the end-of-document token before it and all earlier tokens in reach of the model's context. Not counted: the end-of-document token after it.
-Bytes are the UTF-8 bytes of the text, so that scores compare across tokenizers.
+Counted: every token of a document given the end-of-document token before it and all earlier tokens in reach of the
+model's context. Not counted: the end-of-document token after it. Bytes are the UTF-8 bytes of the text, so that scores
+compare across tokenizers.
 """
 
 import gzip
@@ -42,7 +44,9 @@ class DocumentScore:
 
 @dataclass(frozen=True, kw_only=True)
 class BitsPerByte:
-    """A domain's bits per byte and its 95 % interval over documents (percentile bootstrap; equal to the value with one document)."""
+    """A domain's bits per byte and its 95 % interval over documents (percentile bootstrap; equal to the value with one
+    document).
+    """
 
     value: float
     low: float
@@ -52,12 +56,16 @@ class BitsPerByte:
 
 
 def choose(documents: Iterable[tuple[str, str]], *, max_bytes: int, seed: int) -> tuple[Document, ...]:
-    """At most `max_bytes` of text from (id, text) pairs: whole documents in an order drawn by `seed` from their ids, the last one cut at a character.
+    """At most `max_bytes` of text from (id, text) pairs: whole documents in an order drawn by `seed` from their ids,
+    the last one cut at a character.
 
-    Empty texts are passed over. They are returned in the order in which they came, which keeps neighbours together and so favours the compressors.
+    Empty texts are passed over. They are returned in the order in which they came, which keeps neighbours together and
+    so favours the compressors.
     """
     numbered = [(index, identity, text) for index, (identity, text) in enumerate(documents) if text]
-    drawn = sorted(numbered, key=lambda entry: hashlib.sha256(f"{seed}/{entry[1]}".encode("utf-8", "surrogatepass")).digest())
+    drawn = sorted(
+        numbered, key=lambda entry: hashlib.sha256(f"{seed}/{entry[1]}".encode("utf-8", "surrogatepass")).digest()
+    )
     chosen = []
     left = max_bytes
     for index, identity, text in drawn:
@@ -72,18 +80,28 @@ def choose(documents: Iterable[tuple[str, str]], *, max_bytes: int, seed: int) -
 
 
 def score_documents(
-    scorer: Scorer, encode: Callable[[str], Sequence[int]], documents: Sequence[Document], progress: Callable[[int, int], None] | None = None
+    scorer: Scorer,
+    encode: Callable[[str], Sequence[int]],
+    documents: Sequence[Document],
+    progress: Callable[[int, int], None] | None = None,
 ) -> tuple[DocumentScore, ...]:
     """Bits of each document, in order."""
     scores = scorer.rolling([encode(document.text) for document in documents], progress)
     return tuple(
-        DocumentScore(identity=document.identity, num_bytes=document.num_bytes, num_tokens=score.num_tokens, num_bits=bits(score.log_likelihood))
-        for document, score in zip(documents, scores)
+        DocumentScore(
+            identity=document.identity,
+            num_bytes=document.num_bytes,
+            num_tokens=score.num_tokens,
+            num_bits=bits(score.log_likelihood),
+        )
+        for document, score in zip(documents, scores, strict=True)
     )
 
 
 def bits_per_byte(scores: Sequence[DocumentScore], *, draws: int = 1000, seed: int = 0) -> BitsPerByte:
-    """Total bits over total bytes, and the interval of that ratio when documents are drawn anew with replacement (Efron and Tibshirani 1993, section 13.3)."""
+    """Total bits over total bytes, and the interval of that ratio when documents are drawn anew with replacement (Efron
+    and Tibshirani 1993, section 13.3).
+    """
     num_bits = np.array([score.num_bits for score in scores], np.float64)
     num_bytes = np.array([score.num_bytes for score in scores], np.float64)
     rng = np.random.default_rng(seed)
@@ -93,12 +111,19 @@ def bits_per_byte(scores: Sequence[DocumentScore], *, draws: int = 1000, seed: i
         ratios[draw] = num_bits[picked].sum() / num_bytes[picked].sum()
     low, high = np.percentile(ratios, INTERVAL_PERCENTILES)
     value = math.fsum(num_bits) / num_bytes.sum()
-    return BitsPerByte(value=float(value), low=float(low), high=float(high), num_bytes=int(num_bytes.sum()), num_documents=len(scores))
+    return BitsPerByte(
+        value=float(value), low=float(low), high=float(high), num_bytes=int(num_bytes.sum()), num_documents=len(scores)
+    )
 
 
 def baselines(documents: Sequence[Document]) -> dict[str, float]:
-    """Bits per byte of gzip -9 and xz -9e on the same documents, joined by newlines into one file; headers and checksums are counted."""
+    """Bits per byte of gzip -9 and xz -9e on the same documents, joined by newlines into one file; headers and
+    checksums are counted.
+    """
     data = "\n".join(document.text for document in documents).encode()
-    compressed = {"gzip-9": gzip.compress(data, 9, mtime=0), "xz-9e": lzma.compress(data, preset=9 | lzma.PRESET_EXTREME)}
+    compressed = {
+        "gzip-9": gzip.compress(data, 9, mtime=0),
+        "xz-9e": lzma.compress(data, preset=9 | lzma.PRESET_EXTREME),
+    }
     num_bytes = sum(document.num_bytes for document in documents)
     return {name: 8 * len(packed) / num_bytes for name, packed in compressed.items()}

@@ -1,8 +1,9 @@
 """Log-likelihoods and greedy generation of a model behind a small protocol, in batches sorted by length.
 
-Every sequence starts with exactly one prefix token: the end-of-document token, which in training stands before every document. Every token that is asked for is scored
-exactly once. What does not fit in the model's context is scored in windows as lm-eval cuts them: each window continues where the last one ended, with
-one token of context, and the last one is filled up to full length with the text before it.
+Every sequence starts with exactly one prefix token: the end-of-document token, which in training stands before every
+document. Every token that is asked for is scored exactly once. What does not fit in the model's context is scored in
+windows as lm-eval cuts them: each window continues where the last one ended, with one token of context, and the last
+one is filled up to full length with the text before it.
 """
 
 import math
@@ -29,12 +30,16 @@ class LanguageModel(Protocol):
         """Rows of its logits."""
 
     def logits(self, tokens: Tensor, keep: int) -> Tensor:
-        """`tokens: int64[batch, length]` -> `float32[batch, keep, vocabulary_size]`, for the last `keep` positions. Position i predicts token i + 1 and sees none after i."""
+        """`tokens: int64[batch, length]` -> `float32[batch, keep, vocabulary_size]`, for the last `keep` positions.
+        Position i predicts token i + 1 and sees none after i.
+        """
 
 
 @dataclass(frozen=True, kw_only=True)
 class Score:
-    """Of one request: the sum of natural log-probabilities of its answer, whether greedy decoding would have given it, and its length."""
+    """Of one request: the sum of natural log-probabilities of its answer, whether greedy decoding would have given it,
+    and its length.
+    """
 
     log_likelihood: float
     is_greedy: bool
@@ -43,7 +48,9 @@ class Score:
 
 @dataclass(frozen=True, kw_only=True)
 class Window:
-    """`inputs` are the tokens `sequence[begin : end - 1]`; the last `num_scored` of the tokens `sequence[begin + 1 : end]` are scored."""
+    """`inputs` are the tokens `sequence[begin : end - 1]`; the last `num_scored` of the tokens `sequence[begin + 1 :
+    end]` are scored.
+    """
 
     begin: int
     end: int
@@ -51,7 +58,8 @@ class Window:
 
 
 def windows(num_tokens: int, first_scored: int, max_length: int) -> Iterator[Window]:
-    """Cut a sequence of `num_tokens` so that each token from `first_scored` (at least 1) on is scored in exactly one window of at most `max_length` inputs.
+    """Cut a sequence of `num_tokens` so that each token from `first_scored` (at least 1) on is scored in exactly one
+    window of at most `max_length` inputs.
 
     A context that is too long loses its beginning.
     """
@@ -71,7 +79,9 @@ class _Piece:
 
 
 class Scorer:
-    """Scores token sequences with `model`. `batch_tokens` bounds the tokens of one forward pass (one sequence may exceed it); it moves low-order bits."""
+    """Scores token sequences with `model`. `batch_tokens` bounds the tokens of one forward pass (one sequence may
+    exceed it); it moves low-order bits.
+    """
 
     def __init__(self, model: LanguageModel, *, prefix_token: int, batch_tokens: int = 4096) -> None:
         assert 0 <= prefix_token < model.vocabulary_size and batch_tokens >= 1
@@ -79,8 +89,12 @@ class Scorer:
         self.prefix_token = prefix_token
         self.batch_tokens = batch_tokens
 
-    def score(self, requests: Sequence[tuple[Sequence[int], Sequence[int]]], progress: Progress | None = None) -> list[Score]:
-        """One score for each (context, answer), in their order; neither holds the prefix token. An empty answer scores 0."""
+    def score(
+        self, requests: Sequence[tuple[Sequence[int], Sequence[int]]], progress: Progress | None = None
+    ) -> list[Score]:
+        """One score for each (context, answer), in their order; neither holds the prefix token. An empty answer scores
+        0.
+        """
         pieces = []
         for request, (context, answer) in enumerate(requests):
             sequence = [self.prefix_token, *context, *answer]
@@ -90,14 +104,15 @@ class Scorer:
         greedy = np.ones(len(requests), bool)
         done = 0
         for batch in self._batches(pieces):
-            for piece, (log_likelihood, is_greedy) in zip(batch, self._score_batch(batch)):
+            for piece, (log_likelihood, is_greedy) in zip(batch, self._score_batch(batch), strict=True):
                 sums[piece.request] += log_likelihood
                 greedy[piece.request] &= is_greedy
             done += len(batch)
             if progress is not None:
                 progress(done, len(pieces))
         return [
-            Score(log_likelihood=float(total), is_greedy=bool(same), num_tokens=len(answer)) for total, same, (_, answer) in zip(sums, greedy, requests)
+            Score(log_likelihood=float(total), is_greedy=bool(same), num_tokens=len(answer))
+            for total, same, (_, answer) in zip(sums, greedy, requests, strict=True)
         ]
 
     def rolling(self, sequences: Sequence[Sequence[int]], progress: Progress | None = None) -> list[Score]:
@@ -133,10 +148,14 @@ class Scorer:
             scores.append((float(log_likelihoods[row, begin:end].sum()), bool(best[row, begin:end].all())))
         return scores
 
-    def greedy(self, context: Sequence[int], *, max_new_tokens: int, stop: Callable[[list[int]], bool] = lambda tokens: False) -> list[int]:
-        """The most likely continuation, token by token, until the end-of-document token (left out), `stop(new tokens)` or `max_new_tokens`.
+    def greedy(
+        self, context: Sequence[int], *, max_new_tokens: int, stop: Callable[[list[int]], bool] = lambda tokens: False
+    ) -> list[int]:
+        """The most likely continuation, token by token, until the end-of-document token (left out), `stop(new tokens)`
+        or `max_new_tokens`.
 
-        Each step runs the model on the whole sequence (its last `max_length` tokens): quadratic, and as exact as scoring.
+        Each step runs the model on the whole sequence (its last `max_length` tokens): quadratic, and as exact as
+        scoring.
         """
         sequence = [self.prefix_token, *context]
         new: list[int] = []

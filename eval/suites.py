@@ -1,8 +1,8 @@
 """Suites as data: which tasks make up a suite, and which texts they hold.
 
-A suite is a TOML file: `core` names eval/suites/core.toml, a name that ends in `.toml` is a path to a user's own. A task's items come from one of three
-sources: a seeded template generator (`template`), the held-out text of the corpus (`heldout`), or one of lm-eval's own tasks (`lm_eval`), which
-needs a network unless its data set is in the local cache.
+A suite is a TOML file: `core` names eval/suites/core.toml, a name that ends in `.toml` is a path to a user's own. A
+task's items come from one of three sources: a seeded template generator (`template`), the held-out text of the corpus
+(`heldout`), or one of lm-eval's own tasks (`lm_eval`), which needs a network unless its data set is in the local cache.
 """
 
 import hashlib
@@ -32,11 +32,15 @@ class TaskDefinition(Definition):
 
     name: str = Field(description="Name of the task; for source lm_eval, lm-eval's own name of a task or group")
     source: Literal["template", "heldout", "lm_eval"]
-    version: int = Field(ge=1, description="Raised when the meaning of the score changes; scores of two versions are not compared")
+    version: int = Field(
+        ge=1, description="Raised when the meaning of the score changes; scores of two versions are not compared"
+    )
     limit: int = Field(ge=1, description="Items at most")
     metric: str = Field(default="acc", description="lm-eval's name of the primary metric")
     shots: int = Field(default=0, ge=0, description="Solved examples before each item")
-    chance: float | None = Field(default=None, ge=0, le=1, description="What guessing scores; absent where that has no meaning")
+    chance: float | None = Field(
+        default=None, ge=0, le=1, description="What guessing scores; absent where that has no meaning"
+    )
     seed: int = Field(default=0, description="Of the item generator")
     description: str = Field(default="", description="What the task asks of the model")
 
@@ -57,7 +61,9 @@ def load_suite(name: str) -> Suite:
         suite = Suite.model_validate(tomllib.loads(path.read_text(encoding="utf-8")))
     except FileNotFoundError:
         known = ", ".join(sorted(entry.stem for entry in SUITES_DIRECTORY.glob("*.toml")))
-        raise InputError(f"suites.names: there is no suite {name!r}; shipped: {known}; or give the path of a .toml file") from None
+        raise InputError(
+            f"suites.names: there is no suite {name!r}; shipped: {known}; or give the path of a .toml file"
+        ) from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise InputError(f"suite {path}: {error}") from None
     except ValidationError as error:
@@ -65,7 +71,9 @@ def load_suite(name: str) -> Suite:
         raise InputError(f"suite {path}: {'.'.join(map(str, first['loc']))}: {first['msg']}") from None
     for task in suite.tasks:
         if task.source == "template" and task.name not in GENERATORS:
-            raise InputError(f"suite {path}: no template generator is named {task.name!r}; there are {', '.join(sorted(GENERATORS))}")
+            raise InputError(
+                f"suite {path}: no template generator is named {task.name!r}; there are {', '.join(sorted(GENERATORS))}"
+            )
         if task.source == "heldout" and task.name != "word_order":
             raise InputError(f"suite {path}: no held-out generator is named {task.name!r}; there is word_order")
     return suite
@@ -78,7 +86,9 @@ def load_suites(names: Sequence[str]) -> tuple[Suite, ...]:
     for suite in suites:
         for task in suite.tasks:
             if task.name in seen:
-                raise InputError(f"suites.names: {task.name} stands twice, in {seen[task.name]} and in {suite.name}; leave one out")
+                raise InputError(
+                    f"suites.names: {task.name} stands twice, in {seen[task.name]} and in {suite.name}; leave one out"
+                )
             seen[task.name] = suite.name
     return suites
 
@@ -103,15 +113,17 @@ def digest(names: Sequence[str]) -> str:
 def fixed_texts(names: Sequence[str], waived: Sequence[str] = ()) -> Iterator[str]:
     """Every item that does not come from held-out text, with its right answer: what training text must not hold.
 
-    Template items are short (mostly under 13 words), so that an n-gram rule passes over them; items of lm-eval's tasks are read through lm-eval.
-    Raises InputError for a task that cannot be read (no network, not in the cache), unless it stands in `waived`, and for a waiver
-    that names no task.
+    Template items are short (mostly under 13 words), so that an n-gram rule passes over them; items of lm-eval's tasks
+    are read through lm-eval. Raises InputError for a task that cannot be read (no network, not in the cache), unless it
+    stands in `waived`, and for a waiver that names no task.
     """
     suites = load_suites(names)
     tasks = [task for suite in suites for task in suite.tasks]
     unknown = sorted(set(waived) - {task.name for task in tasks if task.source == "lm_eval"})
     if unknown:
-        raise InputError(f"suites.waived_tasks: {', '.join(unknown)}: no such lm-eval task in the suites {', '.join(names)}")
+        raise InputError(
+            f"suites.waived_tasks: {', '.join(unknown)}: no such lm-eval task in the suites {', '.join(names)}"
+        )
     for task in tasks:
         if task.source == "template":
             yield from (item.choices[item.gold] for item in fixed_items(task))

@@ -7,7 +7,9 @@ from torch import Tensor
 
 
 class TransformersModel:
-    """`model`: any Transformers causal language model in eval mode whose forward takes `logits_to_keep`. No padding mask is needed: padding stands on the right."""
+    """`model`: any Transformers causal language model in eval mode whose forward takes `logits_to_keep`. No padding
+    mask is needed: padding stands on the right.
+    """
 
     def __init__(self, model: Any) -> None:
         assert not model.training
@@ -23,4 +25,6 @@ class TransformersModel:
 
     def logits(self, tokens: Tensor, keep: int) -> Tensor:
         with torch.inference_mode():
-            return self.model(input_ids=tokens.to(self.model.device), logits_to_keep=keep, use_cache=False).logits.float()
+            return self.model(
+                input_ids=tokens.to(self.model.device), logits_to_keep=keep, use_cache=False
+            ).logits.float()

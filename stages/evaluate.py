@@ -11,6 +11,7 @@ import os
 import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -95,11 +96,11 @@ def run(config: EvaluateConfig, inputs: Inputs, out: Path, journal: Journal) -> 
     started, started_cpu = time.perf_counter(), time.process_time()
     import torch
 
-    from data.vocabulary import Vocabulary
+    from data.vocabulary import END_ID, Vocabulary
 
     torch.set_num_threads(config.threads)
     vocabulary = Vocabulary.load(inputs["tokenizer"].path / "tokenizer.model")
-    scorer = make_scorer(load_scored_model(inputs["model"]), vocabulary.eos_id, config.batch_tokens)
+    scorer = make_scorer(load_scored_model(inputs["model"]), END_ID, config.batch_tokens)
     texts = heldout_texts(inputs["corpus"])
     loaded = time.perf_counter()
 
@@ -156,7 +157,7 @@ def _score_domains(
             scorer,
             encode,
             found,
-            lambda done, total, domain=domain: journal.progress(f"held-out {domain}", done, total, "windows"),
+            partial(journal.progress, f"held-out {domain}", unit="windows"),
         )
         for domain, found in documents.items()
     }
@@ -194,7 +195,7 @@ def _run_suites(
             load_suites(config.suites.names),
             heldout=lambda: [pair for pairs in texts.values() for pair in pairs],
             directory=Path(scratch),
-            progress=lambda name, done, total: journal.progress(name, done, total, "requests"),
+            progress=partial(journal.progress, unit="requests"),
         )
     for task, reason in results.skipped.items():
         journal.warning(f"task {task} was left out: {reason}")

@@ -1,7 +1,7 @@
 """Items from held-out text, which no training text holds.
 
-word_order    a sentence against the same sentence with two neighbouring words exchanged; chance 1/2. A bigram model does well on it, so it shows that a model
-              has learnt which words follow which, no more.
+word_order    a sentence against the same sentence with two neighbouring words exchanged; chance 1/2. A bigram model
+does well on it, so it shows that a model has learnt which words follow which, no more.
 """
 
 import random
@@ -15,9 +15,11 @@ SENTENCES_PER_DOCUMENT = 3
 
 
 def word_order(documents: Iterable[tuple[str, str]], *, seed: int, limit: int) -> tuple[Item, ...]:
-    """At most `limit` items from (id, text) pairs, at most three from one document; what is chosen does not depend on their order.
+    """At most `limit` items from (id, text) pairs, at most three from one document; what is chosen does not depend on
+    their order.
 
-    Only sentences of 6 to 15 plain words on one line are taken. The first word stays where it is, since its capital would give the answer away.
+    Only sentences of 6 to 15 plain words on one line are taken. The first word stays where it is, since its capital
+    would give the answer away.
     """
     found: dict[str, tuple[str, str]] = {}
     for identity, text in sorted(documents):

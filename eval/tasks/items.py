@@ -11,7 +11,8 @@ from typing import Any
 class Item:
     """Whole texts to choose from. The likelihood of a whole text does not depend on where a tokenizer cuts it.
 
-    `cluster` names the pattern or document that an item was made from: items of one cluster are not independent, and errors are computed over clusters.
+    `cluster` names the pattern or document that an item was made from: items of one cluster are not independent, and
+    errors are computed over clusters.
     """
 
     choices: tuple[str, ...]

@@ -1,7 +1,8 @@
 """Items from templates: small tests of syntax that a model of a few million parameters learns within minutes.
 
-Item i is a function of (task, seed, i) alone: a larger limit appends items and changes none. In each two-way task the right answer is balanced over
-the patterns, so that a model with one fixed preference scores chance. What each task needs:
+Item i is a function of (task, seed, i) alone: a larger limit appends items and changes none. In each two-way task the
+right answer is balanced over the patterns, so that a model with one fixed preference scores chance. What each task
+needs:
 
 bracket_1     the closer that fits one open bracket; chance 1/2; more than the previous token
 bracket_3     the order of three closers; chance 1/2; a stack
@@ -16,15 +17,80 @@ from collections.abc import Callable, Iterator
 
 from eval.tasks.items import Item
 
-NAMES = ("x", "y", "n", "a", "b", "value", "name", "data", "result", "items", "key", "index", "node", "line", "path", "size", "text", "count", "other", "args")
-FUNCTIONS = ("f", "len", "list", "get", "int", "open", "max", "sum", "load", "read", "find", "parse", "update", "append", "write", "range", "sorted", "type")
-TYPES = ("int", "str", "list", "Node", "Error", "Base", "object", "Path", "Token", "ValueError", "KeyError", "TypeError")
+NAMES = (
+    "x",
+    "y",
+    "n",
+    "a",
+    "b",
+    "value",
+    "name",
+    "data",
+    "result",
+    "items",
+    "key",
+    "index",
+    "node",
+    "line",
+    "path",
+    "size",
+    "text",
+    "count",
+    "other",
+    "args",
+)
+FUNCTIONS = (
+    "f",
+    "len",
+    "list",
+    "get",
+    "int",
+    "open",
+    "max",
+    "sum",
+    "load",
+    "read",
+    "find",
+    "parse",
+    "update",
+    "append",
+    "write",
+    "range",
+    "sorted",
+    "type",
+)
+TYPES = (
+    "int",
+    "str",
+    "list",
+    "Node",
+    "Error",
+    "Base",
+    "object",
+    "Path",
+    "Token",
+    "ValueError",
+    "KeyError",
+    "TypeError",
+)
 PAIRS = {"(": ")", "[": "]", "{": "}"}
 
 Generator = Callable[[random.Random], Item]
 
-BRACKET_LINES = ("{n} = {expression}", "return {expression}", "if {expression}", "{n}.{m} = {expression}", "for {n} in {expression}", "{n} += {expression}",
-                 "self.{n} = {expression}", "assert {expression}", "while {expression}", "yield {expression}", "{n} = {m} + {expression}", "{expression}, {b}")  # fmt: skip
+BRACKET_LINES = (
+    "{n} = {expression}",
+    "return {expression}",
+    "if {expression}",
+    "{n}.{m} = {expression}",
+    "for {n} in {expression}",
+    "{n} += {expression}",
+    "self.{n} = {expression}",
+    "assert {expression}",
+    "while {expression}",
+    "yield {expression}",
+    "{n} = {m} + {expression}",
+    "{expression}, {b}",
+)
 HEADS = {"(": "{f}(", "[": "{m}[", "{": "{{"}  # a call, a subscript, a set or dict
 INNER_HEADS = {"(": "(", "[": "[", "{": ", {{"}
 
@@ -37,7 +103,7 @@ class _Kept(dict[str, str]):
 
 
 def _fill(pattern: str, rng: random.Random, **fixed: str) -> str:
-    names = dict(zip("nmabcd", rng.sample(NAMES, 6)))
+    names = dict(zip("nmabcd", rng.sample(NAMES, 6), strict=True))
     return pattern.format(**{**names, "f": rng.choice(FUNCTIONS), "t": rng.choice(TYPES), **fixed})
 
 
@@ -64,8 +130,32 @@ def bracket_3(rng: random.Random) -> Item:
     return _shuffled(line + right, [line + wrong], f"{pattern} {''.join(openers)}", rng)
 
 
-OPENING_LINES = ("if {a}:", "for {a} in {b}:", "while {a}:", "else:", "try:", "with {f}({a}) as {b}:", "def {f}({a}):", "if not {a}:", "if {a} is None:", "elif {a}:", "class {t}:")
-PLAIN_LINES = ("{a} = {b}", "{a} = {f}({b})", "{f}({a})", "{a}.{m} = {b}", "{a} += 1", "import {a}", "self.{a} = {b}", "print({a})", "{a} = []", "{a} = None", "assert {a}")
+OPENING_LINES = (
+    "if {a}:",
+    "for {a} in {b}:",
+    "while {a}:",
+    "else:",
+    "try:",
+    "with {f}({a}) as {b}:",
+    "def {f}({a}):",
+    "if not {a}:",
+    "if {a} is None:",
+    "elif {a}:",
+    "class {t}:",
+)
+PLAIN_LINES = (
+    "{a} = {b}",
+    "{a} = {f}({b})",
+    "{f}({a})",
+    "{a}.{m} = {b}",
+    "{a} += 1",
+    "import {a}",
+    "self.{a} = {b}",
+    "print({a})",
+    "{a} = []",
+    "{a} = None",
+    "assert {a}",
+)
 
 
 def indent(rng: random.Random) -> Item:
@@ -77,14 +167,46 @@ def indent(rng: random.Random) -> Item:
     return _shuffled(deeper if opens else level, [level if opens else deeper], first_pattern, rng)
 
 
-KEYWORDS = ("in", "is", "as", "if", "else", "from", "import", "def", "class", "not", "for", "while", "return", "raise", "with", "lambda")
+KEYWORDS = (
+    "in",
+    "is",
+    "as",
+    "if",
+    "else",
+    "from",
+    "import",
+    "def",
+    "class",
+    "not",
+    "for",
+    "while",
+    "return",
+    "raise",
+    "with",
+    "lambda",
+)
 KEYWORD_LINES = (
-    ("for {a} ", "in", " {f}({b}):"), ("with {f}({a}) ", "as", " {b}:"), ("import {a} ", "as", " {b}\n"), ("from {a} ", "import", " {b}\n"),
-    ("except {t} ", "as", " {a}:"), ("    if {a} ", "is", " None:"), ("    ", "def", " __init__(self, {a}):"), ("", "class", " {t}({b}):\n"),
-    ("    ", "return", " self.{a}\n"), ("    ", "raise", " {t}({a})\n"), ("    {n} = {a} ", "if", " {b} else {m}\n"), ("    {n} = {a} if {b} ", "else", " {m}\n"),
-    ("    if ", "not", " {a}:\n"), ("    ", "for", " {a} in {b}:\n"), ("    ", "while", " {a} < {b}:\n"), ("    raise {t}({a}) ", "from", " {b}\n"),
-    ("    ", "from", " {a} import {b}\n"), ("    {n} = ", "lambda", " {a}: {b}\n"), ("    ", "with", " {f}({a}) as {b}:\n"), ("    if {a} is ", "not", " None:\n"),
-)  # fmt: skip
+    ("for {a} ", "in", " {f}({b}):"),
+    ("with {f}({a}) ", "as", " {b}:"),
+    ("import {a} ", "as", " {b}\n"),
+    ("from {a} ", "import", " {b}\n"),
+    ("except {t} ", "as", " {a}:"),
+    ("    if {a} ", "is", " None:"),
+    ("    ", "def", " __init__(self, {a}):"),
+    ("", "class", " {t}({b}):\n"),
+    ("    ", "return", " self.{a}\n"),
+    ("    ", "raise", " {t}({a})\n"),
+    ("    {n} = {a} ", "if", " {b} else {m}\n"),
+    ("    {n} = {a} if {b} ", "else", " {m}\n"),
+    ("    if ", "not", " {a}:\n"),
+    ("    ", "for", " {a} in {b}:\n"),
+    ("    ", "while", " {a} < {b}:\n"),
+    ("    raise {t}({a}) ", "from", " {b}\n"),
+    ("    ", "from", " {a} import {b}\n"),
+    ("    {n} = ", "lambda", " {a}: {b}\n"),
+    ("    ", "with", " {f}({a}) as {b}:\n"),
+    ("    if {a} is ", "not", " None:\n"),
+)
 
 
 def keyword_4way(rng: random.Random) -> Item:
@@ -92,12 +214,49 @@ def keyword_4way(rng: random.Random) -> Item:
     before, keyword, after = rng.choice(KEYWORD_LINES)
     wrong = rng.sample([other for other in KEYWORDS if other != keyword], 3)
     line = _fill(before + "{keyword}" + after, rng, keyword="{keyword}")
-    return _shuffled(line.format(keyword=keyword), [line.format(keyword=other) for other in wrong], f"{before}{keyword}{after}", rng)
+    return _shuffled(
+        line.format(keyword=keyword), [line.format(keyword=other) for other in wrong], f"{before}{keyword}{after}", rng
+    )
 
 
-NOUNS = ("function", "method", "value", "argument", "object", "module", "file", "user", "class", "parameter", "element", "test", "error", "line", "name", "option")
-VERBS = (("is", "are"), ("has", "have"), ("was", "were"), ("does not", "do not"), ("returns", "return"), ("takes", "take"), ("contains", "contain"), ("uses", "use"))
-ENDINGS = {"is": "used.", "has": "been changed.", "was": "found.", "does not": "exist.", "returns": "a list.", "takes": "an integer.", "contains": "the text.", "uses": "the default."}
+NOUNS = (
+    "function",
+    "method",
+    "value",
+    "argument",
+    "object",
+    "module",
+    "file",
+    "user",
+    "class",
+    "parameter",
+    "element",
+    "test",
+    "error",
+    "line",
+    "name",
+    "option",
+)
+VERBS = (
+    ("is", "are"),
+    ("has", "have"),
+    ("was", "were"),
+    ("does not", "do not"),
+    ("returns", "return"),
+    ("takes", "take"),
+    ("contains", "contain"),
+    ("uses", "use"),
+)
+ENDINGS = {
+    "is": "used.",
+    "has": "been changed.",
+    "was": "found.",
+    "does not": "exist.",
+    "returns": "a list.",
+    "takes": "an integer.",
+    "contains": "the text.",
+    "uses": "the default.",
+}
 
 
 def agreement(rng: random.Random) -> Item:
@@ -111,8 +270,12 @@ def agreement(rng: random.Random) -> Item:
 
 
 GENERATORS: dict[str, Generator] = {
-    "bracket_1": bracket_1, "bracket_3": bracket_3, "indent": indent, "keyword_4way": keyword_4way, "agreement": agreement,
-}  # fmt: skip
+    "bracket_1": bracket_1,
+    "bracket_3": bracket_3,
+    "indent": indent,
+    "keyword_4way": keyword_4way,
+    "agreement": agreement,
+}
 
 
 def _distinct(generator: Generator, name: str, seed: int) -> Iterator[Item]:
@@ -132,4 +295,4 @@ def _distinct(generator: Generator, name: str, seed: int) -> Iterator[Item]:
 def template_items(name: str, *, seed: int, limit: int) -> tuple[Item, ...]:
     """`limit` distinct items of a task, or as many as its patterns can give."""
     items = _distinct(GENERATORS[name], name, seed)
-    return tuple(item for item, _ in zip(items, range(limit)))
+    return tuple(itertools.islice(items, limit))
