@@ -1,0 +1,26 @@
+"""The places at which a test may make a training process fail.
+
+A hook is called as `hook(point, step, rank, value)` and returns the value to go on with. It may change the value, raise, sleep or kill its
+process. Points, in the order of a step: "begin" (value None), "loss" (the summed loss of a micro-batch, a tensor), "update" (None, before the
+optimizer's step), "end" (None, after it), "written" (None, a checkpoint's tensors are on the disk, its checksums are not).
+"""
+
+import importlib
+from collections.abc import Callable
+from typing import Any
+
+Hook = Callable[[str, int, int, Any], Any]
+
+
+def no_fault(point: str, step: int, rank: int, value: Any) -> Any:
+    """The hook of every run that is not a test."""
+    return value
+
+
+def load_hook(name: str) -> Hook:
+    """The hook `module:function`, or `no_fault` for an empty name."""
+    if not name:
+        return no_fault
+    module, _, function = name.partition(":")
+    hook: Hook = getattr(importlib.import_module(module), function)
+    return hook

@@ -1,0 +1,109 @@
+"""What the supervisor hands to its workers, and the places in a run directory.
+
+runs/<key>/
+  job.json                  what to train, on what, from which checkpoint on (one `Job`)
+  worker.log                everything that workers and launcher wrote, appended to by every attempt
+  metrics.jsonl             one line a step: step, loss, learning_rate, gradient_norm, tokens; bitwise reproducible
+  timing.jsonl              one line a step: what is not reproducible
+  result.json               left by the workers of a finished attempt: peak memory and the like
+  incidents.jsonl           one line for each attempt that did not end well, and what was done about it
+  failures/rank-<n>.json    why a process of the last attempt ended
+  checkpoints/step-<n>/     see stages.pretrain.checkpoint
+"""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+
+from pydantic import BaseModel, ConfigDict
+
+from stages.files import write_json
+from stages.pretrain.config import PretrainConfig
+
+
+@dataclass(frozen=True)
+class RunDirectory:
+    """The places in a run directory."""
+
+    path: Path
+
+    @property
+    def job(self) -> Path:
+        return self.path / "job.json"
+
+    @property
+    def log(self) -> Path:
+        return self.path / "worker.log"
+
+    @property
+    def metrics(self) -> Path:
+        return self.path / "metrics.jsonl"
+
+    @property
+    def timing(self) -> Path:
+        return self.path / "timing.jsonl"
+
+    @property
+    def result(self) -> Path:
+        return self.path / "result.json"
+
+    @property
+    def incidents(self) -> Path:
+        return self.path / "incidents.jsonl"
+
+    @property
+    def failures(self) -> Path:
+        return self.path / "failures"
+
+    @property
+    def checkpoints(self) -> Path:
+        return self.path / "checkpoints"
+
+    @property
+    def lock(self) -> Path:
+        return self.path / ".worker-lock"
+
+
+class Job(BaseModel):
+    """One attempt at one training run. Paths are absolute.
+
+    `tokens`: folder with train/ and heldout/ token shards. `resume_step`: the checkpoint to load; 0: begin from the
+    seeded weights. `hook`: `module:function` of a fault injector (see `stages.pretrain.faults`); empty outside tests.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    config: PretrainConfig
+    vocabulary_size: int
+    eos_id: int
+    tokens: str
+    config_fingerprint: str
+    data_fingerprint: str
+    directory: str
+    resume_step: int = 0
+    hook: str = ""
+
+    @property
+    def run(self) -> RunDirectory:
+        return RunDirectory(Path(self.directory))
+
+    def write(self) -> None:
+        """Put job.json into the run directory."""
+        write_json(self.run.job, self.model_dump(mode="json"))
+
+    @classmethod
+    def read(cls, path: Path) -> Self:
+        return cls.model_validate_json(path.read_text(encoding="utf-8"))
+
+    def at(self, resume_step: int) -> Self:
+        """The same job, beginning from another checkpoint."""
+        return self.model_copy(update={"resume_step": resume_step})
+
+
+def read_lines(path: Path) -> list[dict[str, Any]]:
+    """The JSON objects of a .jsonl file, without a last line that a kill cut off; empty if there is no file."""
+    if not path.exists():
+        return []
+    *lines, torn = path.read_bytes().split(b"\n")
+    return [json.loads(line) for line in lines]

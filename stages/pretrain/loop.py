@@ -1,0 +1,239 @@
+"""The training step, spelled out in the order in which it happens, and the loop around it.
+
+The loss of a step is the sum over all target tokens of the global batch divided by their number, whatever the number of processes and micro-batches.
+"""
+
+import math
+import time
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from data.errors import InputError
+from data.loader import Batch, BatchLoader
+from stages.pretrain import checkpoint
+from stages.pretrain.checkpoint import StepState
+from stages.pretrain.config import PretrainConfig
+from stages.pretrain.faults import Hook, no_fault
+from stages.pretrain.heldout import heldout_loss
+from stages.pretrain.optim import learning_rate, set_learning_rate
+from stages.pretrain.parallel import Ranks, reduce_gradients
+from stages.pretrain.records import Records
+from stages.pretrain.tensors import model_tensors, optimizer_tensors, state_digest
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import torch
+
+IGNORE = -100  # a target that is not to be predicted; torch's cross_entropy and transformers have the same number
+MOST_SKIPPED_IN_A_ROW = 10
+
+
+class NonFinite(RuntimeError):
+    """The loss or the gradient norm of a step is NaN or infinite; the weights are still those of the step before."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class StepResult:
+    """What one step gave; the same on every rank. Loss in nats per token; without a target in the batch, loss and norm are None."""
+
+    tokens: int
+    loss: float | None
+    gradient_norm: float | None
+    save_wanted: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class Training:
+    """Everything that the loop works with on this rank."""
+
+    config: PretrainConfig
+    ranks: Ranks
+    model: "torch.nn.Module"
+    optimizer: "torch.optim.AdamW"
+    train: BatchLoader
+    heldout: BatchLoader
+    num_heldout: int
+    checkpoints: "Path"
+    model_config: dict[str, Any] = field(default_factory=dict)
+    hook: Hook = no_fault
+
+    def tensors(self) -> "dict[str, torch.Tensor]":
+        """All tensors of the training state, sharing memory with model and optimizer."""
+        return model_tensors(self.model) | optimizer_tensors(self.model, self.optimizer)
+
+
+def train_step(training: Training, batch: Batch, *, step: int, save_wanted: bool) -> StepResult:
+    """One optimizer step on this rank's rows of the global batch. Raises NonFinite on every rank, before the update.
+
+    save_wanted: the main rank's wish for a local checkpoint, which all ranks learn with the loss.
+    """
+    import torch
+    from torch.distributed.tensor import DTensor
+
+    config, ranks, model, optimizer = training.config, training.ranks, training.model, training.optimizer
+
+    # 1. How many tokens the mean is over: all that any rank predicts in this step.
+    tokens = round(ranks.sum([target_count(batch.targets)]).item())
+    if not tokens:
+        return StepResult(tokens=0, loss=None, gradient_norm=None, save_wanted=False)
+
+    # 2. Forward and backward, one micro-batch at a time. FSDP averages gradients over ranks; the factor turns that into the sum.
+    pieces = list(
+        micro_batches(
+            batch.inputs,
+            batch.targets,
+            size=config.micro_batch_sequences,
+            most_rows=_most(config.batch_sequences, ranks),
+        )
+    )
+    local_loss = torch.zeros((), dtype=torch.float64, device=ranks.device)
+    for number, (inputs, targets) in enumerate(pieces, start=1):
+        reduce_gradients(model, number == len(pieces))
+        total = summed_loss(
+            model, inputs.to(ranks.device, non_blocking=True), targets.to(ranks.device, non_blocking=True)
+        )
+        total = training.hook("loss", step, ranks.rank, total)
+        (total * (ranks.size / tokens)).backward()
+        local_loss += total.detach()
+
+    # 3. The global loss and the global norm of the gradient, with the same bits on every rank.
+    gradients = [parameter.grad for parameter in model.parameters() if parameter.grad is not None]
+    norm = torch.nn.utils.get_total_norm(gradients)
+    if isinstance(norm, DTensor):
+        norm = norm.full_tensor()
+    summed, saves = ranks.sum([local_loss.item() / tokens, float(save_wanted and ranks.is_main)]).tolist()
+
+    # 4. Nothing that is not finite reaches the weights. Since both numbers are global, all ranks decide alike.
+    gradient_norm = norm.item()
+    if not (math.isfinite(summed) and math.isfinite(gradient_norm)):
+        raise NonFinite(f"step {step}: loss {summed}, gradient norm {gradient_norm}")
+
+    # 5. Clip by the global norm, set the learning rate, update, and free the gradients.
+    torch.nn.utils.clip_grads_with_norm_(model.parameters(), config.gradient_clip_norm, norm)
+    set_learning_rate(optimizer, learning_rate(config, step))
+    training.hook("update", step, ranks.rank, None)
+    optimizer.step()
+    optimizer.zero_grad(set_to_none=True)
+    return StepResult(tokens=tokens, loss=summed, gradient_norm=gradient_norm, save_wanted=saves > 0)
+
+
+def train(training: Training, state: StepState, records: Records) -> StepState:
+    """Train from `state` to the last step. Raises NonFinite; InputError if batch after batch holds nothing to learn."""
+    config, ranks = training.config, training.ranks
+    durable = set(config.durable_steps())
+    saved_at = time.monotonic()
+    remaining = config.num_steps - state.step
+    with closing(
+        training.train.read_ahead(first_step=state.step, num_steps=remaining, depth=config.prefetch_batches)
+    ) as batches:
+        for batch in batches:
+            started, waited = time.perf_counter(), batches.waited_seconds
+            step = batch.step + 1
+            training.hook("begin", step, ranks.rank, None)
+            result = train_step(
+                training, batch, step=step, save_wanted=time.monotonic() - saved_at >= config.checkpoint_seconds
+            )
+            state = after(state, result, step)
+            records.step(
+                {
+                    "step": step,
+                    "loss": result.loss,
+                    "learning_rate": learning_rate(config, step),
+                    "gradient_norm": result.gradient_norm,
+                    "tokens": state.tokens_seen,
+                },
+                {
+                    "step": step,
+                    "seconds": round(time.perf_counter() - started, 6),
+                    "data_wait_seconds": round(waited, 6),
+                },
+            )
+            training.hook("end", step, ranks.rank, None)
+            if step in durable:
+                state = measure(training, state)
+            if step in durable or result.save_wanted:
+                save(training, state, records)
+                saved_at = time.monotonic()
+    return state
+
+
+def after(state: StepState, result: StepResult, step: int) -> StepState:
+    """The state after a step. Raises InputError after too many steps in a row that had no target."""
+    skipped = 0 if result.tokens else state.skipped_in_a_row + 1
+    if skipped >= MOST_SKIPPED_IN_A_ROW:
+        raise InputError(
+            f"the batches of the last {skipped} steps, up to {step}, hold no token to predict: check the token shards"
+        )
+    return state.model_copy(
+        update={
+            "step": step,
+            "tokens_seen": state.tokens_seen + result.tokens,
+            "skipped_in_a_row": skipped,
+            "state_digest": "",
+        }
+    )
+
+
+def measure(training: Training, state: StepState) -> StepState:
+    """`state` with what a durable checkpoint says beyond a local one: held-out loss and digest."""
+    config, ranks = training.config, training.ranks
+    loss = heldout_loss(
+        training.model,
+        training.heldout,
+        most_rows=_most(training.num_heldout, ranks),
+        micro_batch=config.micro_batch_sequences,
+        ranks=ranks,
+    )
+    if not math.isfinite(loss):
+        raise NonFinite(f"step {state.step}: held-out loss {loss}")
+    state = state.model_copy(update={"heldout": (*state.heldout, (state.step, loss))})
+    digest = state_digest(training.tensors(), state.model_dump(mode="json"), reads=ranks.is_main)
+    return state.model_copy(update={"state_digest": digest})
+
+
+def save(training: Training, state: StepState, records: Records) -> None:
+    """A checkpoint of `state`; before it, the lines of all steps up to it are brought to the disk."""
+    records.sync()
+    ranks = training.ranks
+    written = lambda: training.hook("written", state.step, ranks.rank, None)  # noqa: E731
+    checkpoint.save(training.checkpoints, training.tensors(), state, training.model_config, ranks, written=written)
+
+
+def summed_loss(model: "torch.nn.Module", inputs: "torch.Tensor", targets: "torch.Tensor") -> "torch.Tensor":
+    """float32 scalar: cross-entropy in nats, summed over the targets that are not IGNORE. inputs, targets: int64[rows, sequence_tokens]."""
+    import torch.nn.functional as F
+
+    logits = model(input_ids=inputs, use_cache=False).logits
+    return F.cross_entropy(logits.float().flatten(0, 1), targets.flatten(), ignore_index=IGNORE, reduction="sum")
+
+
+def micro_batches(
+    inputs: np.ndarray, targets: np.ndarray, *, size: int, most_rows: int
+) -> "Iterator[tuple[torch.Tensor, torch.Tensor]]":
+    """Cut a rank's rows into micro-batches of at most `size` rows.
+
+    Every rank gets as many as the rank with `most_rows` needs, since a forward pass of a sharded model is a collective operation: where rows run out,
+    one row without targets stands in, which adds nothing to the loss or its gradient.
+    """
+    import torch
+
+    for start in range(0, most_rows, size):
+        piece, wanted = inputs[start : start + size], targets[start : start + size]
+        if not len(piece):
+            piece, wanted = np.zeros((1, inputs.shape[1]), np.int64), np.full((1, targets.shape[1]), IGNORE)
+        yield torch.from_numpy(np.ascontiguousarray(piece)), torch.from_numpy(np.ascontiguousarray(wanted))
+
+
+def target_count(targets: np.ndarray) -> int:
+    """Tokens to predict."""
+    return int((targets != IGNORE).sum())
+
+
+def _most(sequences: int, ranks: Ranks) -> int:
+    """Rows of the rank that has most of them."""
+    return -(-sequences // ranks.size)

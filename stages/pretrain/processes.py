@@ -1,0 +1,33 @@
+"""Nothing outlives its parent: supervisor, launcher and ranks form a chain in which each dies with the one above it.
+
+A killed torchrun leaves its ranks behind as orphans that go on training, so each process asks the kernel for the signal itself.
+"""
+
+import ctypes
+import os
+import signal
+import sys
+import threading
+import time
+
+PARENT = "LONGHAUL_PARENT_PID"
+PR_SET_PDEATHSIG = 1
+POLL_SECONDS = 1.0
+
+
+def die_with_parent() -> None:
+    """Be killed when the parent dies, also if that has happened already. The parent has put its process id into PARENT."""
+    expected = int(os.environ[PARENT])
+    if sys.platform == "linux":
+        if ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0) != 0:
+            raise OSError(ctypes.get_errno(), "prctl(PR_SET_PDEATHSIG) failed")
+    else:
+        threading.Thread(target=_watch, args=(expected,), daemon=True).start()
+    if os.getppid() != expected:
+        os._exit(1)
+
+
+def _watch(parent: int) -> None:
+    while os.getppid() == parent:
+        time.sleep(POLL_SECONDS)
+    os._exit(1)

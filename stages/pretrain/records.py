@@ -1,0 +1,52 @@
+"""metrics.jsonl and timing.jsonl: one line a step, however often the run was killed."""
+
+import json
+import os
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from stages.files import write_atomic
+from stages.pretrain.job import RunDirectory, read_lines
+
+
+class Records:
+    """Appends a line to both files after each step. Only the main rank writes; any other gets an object that does nothing."""
+
+    def __init__(self, run: RunDirectory, *, writes: bool) -> None:
+        self._files = [open(path, "ab") for path in (run.metrics, run.timing)] if writes else []
+
+    def step(self, metrics: dict[str, Any], timing: dict[str, Any]) -> None:
+        """One step's lines; each reaches the file as one write."""
+        for file, values in zip(self._files, (metrics, timing), strict=False):
+            file.write(json.dumps(values, allow_nan=False).encode() + b"\n")
+            file.flush()
+
+    def sync(self) -> None:
+        """Bring the lines to the disk: before a checkpoint that vouches for them."""
+        for file in self._files:
+            os.fsync(file.fileno())
+
+    def __enter__(self) -> "Records":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        for file in self._files:
+            file.close()
+
+
+def cut_back(run: RunDirectory, step: int) -> None:
+    """Drop the lines of steps after `step`: they will be made again. Raises RuntimeError if one up to it is missing.
+
+    Nobody may be appending. Line n of both files is step n, which is what makes this check enough.
+    """
+    for path in (run.metrics, run.timing):
+        kept = read_lines(path)[:step]
+        if [line["step"] for line in kept] != list(range(1, step + 1)):
+            raise RuntimeError(
+                f"{path} does not have one line for each of the first {step} steps, which a checkpoint says were made; "
+                f"move {run.path} away to begin the run anew"
+            )
+        write_atomic(path, b"".join(json.dumps(line).encode() + b"\n" for line in kept))

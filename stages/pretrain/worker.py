@@ -1,0 +1,189 @@
+"""One training process. The supervisor starts it; it reads job.json, trains, and says how it ended by exit code and a record.
+
+    python -m stages.pretrain.worker runs/<key>/job.json
+
+Exit codes: 0 done, 1 a defect, 2 bad input, 70 rollback wanted, 71 hardware suspected, 75 try again. torchrun hides them, so they stand in
+failures/rank-<n>.json as well.
+"""
+
+import errno
+import fcntl
+import os
+import resource
+import sys
+import time
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Any
+
+from data.errors import InputError
+from stages.errors import BAD_INPUT, FAILED, OK, TRY_AGAIN
+from stages.files import write_json
+from stages.pretrain.job import Job, RunDirectory
+from stages.pretrain.processes import die_with_parent
+
+ROLL_BACK = 70
+HARDWARE = 71
+
+
+def main(job_path: str) -> int:
+    """Train as job.json says. Returns the exit code, after having put down why if it is not 0."""
+    job = Job.read(Path(job_path))
+    rank = int(os.environ.get("RANK", "0"))
+    try:
+        with only_worker(job.run, rank):
+            work(job)
+        return OK
+    except BaseException as error:
+        code = exit_code(error)
+        record_failure(job.run, rank, code, error)
+        if code == FAILED:
+            traceback.print_exc()
+        else:
+            print(f"rank {rank}: {error}", file=sys.stderr)
+        return code
+
+
+def work(job: Job) -> None:
+    """Build everything, load the checkpoint that the job names, and train to the end."""
+    from stages.pretrain import checkpoint, loop, model, optim, parallel
+    from stages.pretrain.faults import load_hook
+    from stages.pretrain.heldout import num_heldout_sequences
+    from stages.pretrain.records import Records
+    from stages.pretrain.streams import HELDOUT, TRAIN, open_sequences
+
+    config, run = job.config, job.run
+    accelerator, ranks = parallel.start(config)
+    train = open_sequences(config, Path(job.tokens), TRAIN)
+    heldout = open_sequences(config, Path(job.tokens), HELDOUT)
+    num_heldout = num_heldout_sequences(config, heldout)
+
+    huggingface = model.huggingface_config(config.model, vocabulary_size=job.vocabulary_size, eos_id=job.eos_id)
+    plain = model.build(huggingface)
+    model.initialise(
+        plain, seed=config.seed, std=huggingface.initializer_range, num_layers=huggingface.num_hidden_layers
+    )
+    parameters = sum(parameter.numel() for parameter in plain.parameters())
+    spread, optimizer = parallel.spread(
+        accelerator, plain, optim.build_optimizer(config, plain), compile_layers=config.compile
+    )
+    optim.create_state(optimizer)
+    spread.train()
+    training = loop.Training(
+        config=config,
+        ranks=ranks,
+        model=spread,
+        optimizer=optimizer,
+        train=train.loader(
+            batch_sequences=config.batch_sequences,
+            sequence_tokens=config.sequence_tokens,
+            rows=ranks.rows(config.batch_sequences),
+        ),
+        heldout=heldout.loader(
+            batch_sequences=num_heldout, sequence_tokens=config.sequence_tokens, rows=ranks.rows(num_heldout)
+        ),
+        num_heldout=num_heldout,
+        checkpoints=run.checkpoints,
+        model_config=model.config_values(huggingface),
+        hook=load_hook(job.hook),
+    )
+    state = checkpoint.StepState(
+        step=0, tokens_seen=0, config_fingerprint=job.config_fingerprint, data_fingerprint=job.data_fingerprint
+    )
+    if job.resume_step:
+        state = checkpoint.load(
+            run.checkpoints, job.resume_step, training.tensors(), data_fingerprint=job.data_fingerprint, ranks=ranks
+        )
+    with Records(run, writes=ranks.is_main) as records:
+        loop.train(training, state, records)
+    peak_bytes = int(ranks.sum([peak_memory_bytes(ranks.device.type)]).item())
+    if ranks.is_main:
+        write_json(
+            run.result,
+            {
+                "parameters": parameters,
+                "peak_memory_bytes": peak_bytes,
+                "device": str(ranks.device),
+                "num_processes": ranks.size,
+                "threads": config.threads,
+            },
+        )
+    accelerator.end_training()
+
+
+def peak_memory_bytes(device_type: str) -> float:
+    """Most memory that this process has held: of the GPU if it trains on one, else of the host."""
+    if device_type == "cuda":
+        import torch
+
+        return float(torch.cuda.max_memory_allocated())
+    unit = 1 if sys.platform == "darwin" else 1024
+    return float(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit)
+
+
+def exit_code(error: BaseException) -> int:
+    """The exit code that says what kind of end `error` is."""
+    from stages.pretrain.loop import NonFinite
+
+    if isinstance(error, InputError):
+        return BAD_INPUT
+    if isinstance(error, NonFinite):
+        return ROLL_BACK
+    if any(isinstance(cause, OSError) and cause.errno in (errno.ENOSPC, errno.EDQUOT) for cause in causes(error)):
+        return TRY_AGAIN
+    return FAILED
+
+
+def causes(error: BaseException) -> Iterator[BaseException]:
+    """`error` and everything that it came from, the failures of ranks inside DCP's exception included."""
+    from torch.distributed.checkpoint.api import CheckpointException
+
+    pending: list[BaseException | None] = [error]
+    while pending:
+        current = pending.pop()
+        if current is None:
+            continue
+        yield current
+        if isinstance(current, CheckpointException):
+            pending.extend(failure[0] for failure in current.failures.values())
+        pending.extend([current.__cause__, current.__context__])
+
+
+def record_failure(run: RunDirectory, rank: int, code: int, error: BaseException) -> None:
+    """Put down why this process ends, for the supervisor."""
+    try:
+        run.failures.mkdir(parents=True, exist_ok=True)
+        write_json(
+            run.failures / f"rank-{rank:05d}.json",
+            {
+                "rank": rank,
+                "exit_code": code,
+                "error": type(error).__name__,
+                "message": str(error),
+                "traceback": "".join(traceback.format_exception(error)),
+                "time": time.time(),
+            },
+        )
+    except OSError as second:  # a full disk: the exit code alone has to do
+        print(f"rank {rank}: cannot record the failure: {second}", file=sys.stderr)
+
+
+@contextmanager
+def only_worker(run: RunDirectory, rank: int) -> Iterator[None]:
+    """Hold the run directory, so that ranks of an attempt that was just killed are gone before those of the next one write."""
+    lock: IO[Any] = open(f"{run.lock}-{rank:05d}", "w")
+    with lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+if __name__ == "__main__":
+    die_with_parent()
+    code = main(sys.argv[1])
+    sys.stdout.flush()
+    sys.stderr.flush()
+    # Threads of a collective that will never complete must not keep a failed process.
+    if code:
+        os._exit(code)
