@@ -171,7 +171,7 @@ def execute(
             return present
         out = store.work_path(stage.name, job.key)
         _prepare(out, keep=stage.resumes)
-        started = clock()
+        started, cpu_started = clock(), _cpu_seconds()
         journal = Journal(out / EVENTS, stage=stage.name, listeners=listeners, clock=clock)
         try:
             journal.event("stage.started", key=job.key, label=job.label)
@@ -202,6 +202,7 @@ def execute(
             result=result,
             started=started,
             finished=clock(),
+            cpu_seconds=_cpu_seconds() - cpu_started,
         )
         return store.publish(out, made, lease)
     except OSError as error:
@@ -241,6 +242,7 @@ def derive(
             result=facts,
             started=now,
             finished=now,
+            cpu_seconds=0.0,
         )
         return inputs.store.publish(directory, made, lease)
     finally:
@@ -262,6 +264,7 @@ def describe(
     result: Facts,
     started: float,
     finished: float,
+    cpu_seconds: float,
 ) -> Manifest:
     """The manifest of what stands in `directory`."""
     files = manifest.hash_files(directory, result.measured_files)
@@ -278,7 +281,7 @@ def describe(
         files=files,
         facts=facts,
         measurements=result.measurements,
-        provenance=manifest.provenance(rounding, started, finished),
+        provenance=manifest.provenance(rounding, started, finished, cpu_seconds),
         digest=manifest.content_digest(stage, files, facts),
     )
 
@@ -293,6 +296,12 @@ def _prepare(out: Path, *, keep: bool) -> None:
             shutil.rmtree(path)
         elif path.name != EVENTS:
             path.unlink()
+
+
+def _cpu_seconds() -> float:
+    """User and system time of this process and of the children that it has waited for."""
+    times = os.times()
+    return times.user + times.system + times.children_user + times.children_system
 
 
 def _explained(error: OSError, root: Path) -> BaseException:

@@ -136,11 +136,12 @@ def verify(directory: Path, manifest: Manifest) -> list[str]:
     return problems
 
 
-def provenance(rounding: dict[str, Any], started: float, finished: float) -> dict[str, Any]:
+def provenance(rounding: dict[str, Any], started: float, finished: float, cpu_seconds: float) -> dict[str, Any]:
     """How, where and when an artifact was made. Nothing here enters a key or a digest."""
     return {
         "rounding": rounding,
         "seconds": round(finished - started, 3),
+        "cpu_seconds": round(cpu_seconds, 3),
         "finished": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(finished)),
         "command": [Path(sys.argv[0]).name, *sys.argv[1:]],
         "host": platform.node(),

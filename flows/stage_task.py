@@ -1,0 +1,105 @@
+"""The one generic task: make the artifacts of a stage, from the store if they are there, else by a child process.
+
+The manifest is the cache, so Prefect's own is off. A failure is tried again where that can help: not for what the user wrote.
+"""
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from prefect import Task, task
+from prefect.cache_policies import NO_CACHE
+from prefect.client.schemas.objects import State, TaskRun
+
+from flows.notify import Notifier
+from flows.process import StageFailed, run_stage_process
+from stages.errors import BAD_INPUT
+from stages.fingerprint import digest
+from stages.files import write_atomic
+from stages.recipe import STAGES, Recipe
+from stages.resolve import MissingInput, Resolver
+from stages.store import Artifact, Store
+
+RETRY_DELAYS_SECONDS = [1, 10, 60]
+
+
+@dataclass(frozen=True)
+class Run:
+    """What the tasks of one flow run share."""
+
+    recipe: Recipe
+    root: Path
+
+    @property
+    def store(self) -> Store:
+        return Store(self.root)
+
+    def recipe_path(self) -> Path:
+        """The resolved recipe as a file, for the child processes."""
+        tables = self.recipe.model_dump(mode="json")
+        path = self.store.artifacts_path / ".recipes" / f"{self.recipe.name}-{digest(tables)[:12]}.json"
+        if not path.exists():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            write_atomic(path, json.dumps(tables, indent=1))
+        return path
+
+
+def worth_retrying(task: Task, task_run: TaskRun, state: State) -> bool:
+    """Whether the same command may succeed another time."""
+    error = state.result(raise_on_failure=False)
+    return not (isinstance(error, StageFailed) and error.exit_code == BAD_INPUT)
+
+
+def stage_task(name: str) -> Task:
+    """The task of one stage."""
+    return task(
+        _make,
+        name=name,
+        task_run_name=name + "{suffix}",
+        retries=len(RETRY_DELAYS_SECONDS),
+        retry_delay_seconds=RETRY_DELAYS_SECONDS,
+        retry_condition_fn=worth_retrying,
+        cache_policy=NO_CACHE,
+        persist_result=False,
+    )
+
+
+async def _make(
+    stage: str,
+    run: Run,
+    inputs: dict[str, str],
+    listener: Callable[[dict[str, Any]], None],
+    suffix: str = "",
+) -> list[str]:
+    """Paths of the artifacts of `stage`. `inputs` names artifacts by key where the recipe leaves a choice."""
+    hits = _hits(stage, run, inputs)
+    if hits:
+        for artifact in hits:
+            listener({"kind": "artifact", "stage": stage, "key": artifact.key, "path": str(artifact.path), "hit": True})
+        return [str(artifact.path) for artifact in hits]
+    notifier = Notifier()
+    paths: list[str] = []
+
+    def on_event(event: dict[str, Any]) -> None:
+        if event["kind"] == "artifact":
+            paths.append(event["path"])
+        notifier(event)
+        listener(event)
+
+    arguments = [str(run.recipe_path()), "--root", str(run.root), "--wait"]
+    for name, key in inputs.items():
+        arguments += ["--input", f"{name}={key}"]
+    await run_stage_process(stage, arguments, on_event)
+    return paths
+
+
+def _hits(stage: str, run: Run, inputs: dict[str, str]) -> list[Artifact]:
+    """The artifacts, if all that the stage would make are in the store; none otherwise."""
+    store = run.store
+    resolver = Resolver(run.recipe, store, STAGES, {name: store.lookup(key) for name, key in inputs.items()})
+    try:
+        return resolver.found(stage)
+    except MissingInput:
+        return []
