@@ -46,9 +46,9 @@ class Run:
         return path
 
 
-def worth_retrying(task: Task, task_run: TaskRun, state: State) -> bool:
+async def worth_retrying(task: Task, task_run: TaskRun, state: State) -> bool:
     """Whether the same command may succeed another time."""
-    error = state.result(raise_on_failure=False)
+    error = await state.aresult(raise_on_failure=False)
     return not (isinstance(error, StageFailed) and error.exit_code == BAD_INPUT)
 
 
