@@ -30,7 +30,9 @@ class Stream(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class Batch:
-    """One rank's part of a step. inputs, targets: int64[rows, sequence_tokens]; targets are the inputs one token later. samples: what they are, [rows]."""
+    """One rank's part of a step. inputs, targets: int64[rows, sequence_tokens]; targets are the inputs one token
+    later. samples: what they are, [rows].
+    """
 
     step: int
     inputs: np.ndarray
@@ -42,7 +44,13 @@ class BatchLoader:
     """Reads the rows of any step. A pure function of the step; safe to use from several threads."""
 
     def __init__(
-        self, *, order: SampleOrder, streams: Mapping[str, Stream], batch_sequences: int, sequence_tokens: int, rows: slice = slice(None)
+        self,
+        *,
+        order: SampleOrder,
+        streams: Mapping[str, Stream],
+        batch_sequences: int,
+        sequence_tokens: int,
+        rows: slice = slice(None),
     ) -> None:
         """batch_sequences: sequences of a step over all ranks. rows: which of them are this rank's."""
         self._order = order
@@ -66,7 +74,9 @@ class BatchLoader:
 
 
 class ReadAhead:
-    """An iterator over batches with a reading thread. `waited_seconds`: how long its user has waited for data, the starvation of training."""
+    """An iterator over batches with a reading thread. `waited_seconds`: how long its user has waited for data, the
+    starvation of training.
+    """
 
     def __init__(self, loader: BatchLoader, *, first_step: int, num_steps: int, depth: int) -> None:
         assert depth > 0, "a queue without room"
@@ -105,7 +115,9 @@ class ReadAhead:
     def __enter__(self) -> "ReadAhead":
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
         self.close()
 
     def _read(self) -> None:

@@ -3,13 +3,16 @@
     order = SampleOrder(seed=0, weights={"prose": 0.7, "code": 0.3}, num_sequences={"prose": 900, "code": 400})
     samples = order.batch(step=12, batch_sequences=8)
 
-Sample n of a run depends on the seed, the mixture and the number of sequences of each domain; never on ranks, micro-batches, workers or restarts.
+Sample n of a run depends on the seed, the mixture and the number of sequences of each domain; never on ranks,
+micro-batches, workers or restarts.
 
-* Domains take turns by a table of PERIOD slots, made by Tijdeman's rule for the chairman assignment problem (R. Tijdeman, The chairman assignment
-  problem, Discrete Mathematics 32, 1980): after any number n of samples each domain has had its share of n within 1 - 1/(2k - 2) samples for k
-  domains, so any window is within 2 samples of its shares. Weights are rounded to multiples of 1/PERIOD, and none to zero.
-* Within a domain each epoch is a permutation of all its sequences, another one in each epoch: a Feistel network over the next power of four with
-  cycle walking (Black and Rogaway, Ciphers with arbitrary finite domains, CT-RSA 2002). It needs no memory and gives any element at once.
+* Domains take turns by a table of PERIOD slots, made by Tijdeman's rule for the chairman assignment problem (R.
+  Tijdeman, The chairman assignment problem, Discrete Mathematics 32, 1980): after any number n of samples each domain
+  has had its share of n within 1 - 1/(2k - 2) samples for k domains, so any window is within 2 samples of its shares.
+  Weights are rounded to multiples of 1/PERIOD, and none to zero.
+* Within a domain each epoch is a permutation of all its sequences, another one in each epoch: a Feistel network over
+  the next power of four with cycle walking (Black and Rogaway, Ciphers with arbitrary finite domains, CT-RSA 2002). It
+  needs no memory and gives any element at once.
 """
 
 import hashlib
@@ -21,11 +24,14 @@ import numpy as np
 
 PERIOD = 10_000
 ROUNDS = 8
+GOLDEN = np.uint64(0x9E3779B97F4A7C15)  # SplitMix64's increment
 
 
 @dataclass(frozen=True, kw_only=True)
 class Samples:
-    """Arrays of one shape [n]. domain: int32, an index into `SampleOrder.domains`; sequence: int64, an index into the domain; epoch: int64, from 0."""
+    """Arrays of one shape [n]. domain: int32, an index into `SampleOrder.domains`; sequence: int64, an index into the
+    domain; epoch: int64, from 0.
+    """
 
     domain: np.ndarray
     sequence: np.ndarray
@@ -42,13 +48,20 @@ class SampleOrder:
     """The order of one training run."""
 
     def __init__(self, *, seed: int, weights: Mapping[str, float], num_sequences: Mapping[str, int]) -> None:
-        """weights: positive share of each domain, in any scale. num_sequences: at least one for each domain of `weights`."""
-        assert weights and all(weight > 0 and math.isfinite(weight) for weight in weights.values()), f"weights {dict(weights)} are not positive"
+        """weights: positive share of each domain, in any scale. num_sequences: at least one for each domain of
+        `weights`.
+        """
+        assert weights and all(weight > 0 and math.isfinite(weight) for weight in weights.values()), (
+            f"weights {dict(weights)} are not positive"
+        )
         assert all(num_sequences[domain] > 0 for domain in weights), "a domain without a sequence"
         self.seed = seed
         self.domains: tuple[str, ...] = tuple(sorted(weights))
         self.num_sequences = np.array([num_sequences[domain] for domain in self.domains], dtype=np.int64)
-        self.slots: dict[str, int] = dict(zip(self.domains, _slots([weights[domain] for domain in self.domains]), strict=True))
+        self.slots: dict[str, int] = dict(
+            zip(self.domains, _slots([weights[domain] for domain in self.domains]), strict=True)
+        )
+        self._keys = [derive_key("domain", seed, domain) for domain in self.domains]
         self._table = take_turns(list(self.slots.values()))
         self._turns = np.array(list(self.slots.values()), dtype=np.int64)
         self._earlier_turns = np.empty(PERIOD, dtype=np.int64)
@@ -57,7 +70,7 @@ class SampleOrder:
             self._earlier_turns[mine] = np.arange(mine.sum())
 
     def samples(self, positions: np.ndarray) -> Samples:
-        """The samples at positions: int64[n] of the run, each >= 0, in the order given. O(n), whatever the positions."""
+        """The samples at positions: int64[n] of the run, each >= 0, in the order given. O(n)."""
         positions = np.asarray(positions, dtype=np.int64)
         assert positions.size == 0 or positions.min() >= 0, "a negative position"
         slot = positions % PERIOD
@@ -66,11 +79,10 @@ class SampleOrder:
         epoch = turn // self.num_sequences[domain]
         place = turn % self.num_sequences[domain]
         sequence = np.empty_like(place)
-        for index, name in enumerate(self.domains):
-            in_domain = domain == index
-            for number in np.unique(epoch[in_domain]):
-                chosen = in_domain & (epoch == number)
-                sequence[chosen] = permute(place[chosen], int(self.num_sequences[index]), derive_key("epoch", self.seed, name, int(number)))
+        for index, key in enumerate(self._keys):
+            mine = domain == index
+            epoch_keys = _mixed(np.uint64(key) ^ _mixed(epoch[mine].astype(np.uint64) + GOLDEN))
+            sequence[mine] = permute(place[mine], int(self.num_sequences[index]), epoch_keys)
         return Samples(domain=domain, sequence=sequence, epoch=epoch)
 
     def batch(self, *, step: int, batch_sequences: int) -> Samples:
@@ -81,8 +93,8 @@ class SampleOrder:
 def take_turns(slots: list[int]) -> np.ndarray:
     """int32[PERIOD]: whose turn it is. slots: turns of each domain, which sum to PERIOD.
 
-    Tijdeman's rule: among the domains that may take turn t without getting too far ahead, the one that would first fall too far behind. In whole
-    numbers, so that every machine makes the same table.
+    Tijdeman's rule: among the domains that may take turn t without getting too far ahead, the one that would first
+    fall too far behind. In whole numbers, so that every machine makes the same table.
     """
     assert sum(slots) == PERIOD and min(slots) > 0, f"{slots} are no shares of {PERIOD}"
     count = len(slots)
@@ -106,19 +118,22 @@ def take_turns(slots: list[int]) -> np.ndarray:
     return table
 
 
-def permute(places: np.ndarray, size: int, key: int) -> np.ndarray:
-    """int64[n]: where a keyed permutation of range(size) puts each of places: int64[n]. One key, one permutation."""
+def permute(places: np.ndarray, size: int, key: int | np.ndarray) -> np.ndarray:
+    """int64[n]: where a keyed permutation of range(size) puts each of places: int64[n]. key: one for all, or
+    uint64[n], one for each place.
+    """
     half_bits = max(1, (max(size - 1, 1).bit_length() + 1) // 2)
     half_mask = np.uint64((1 << half_bits) - 1)
     shift = np.uint64(half_bits)
-    round_keys = [np.uint64(derive_key("round", key, number)) for number in range(ROUNDS)]
     result = np.asarray(places, dtype=np.int64).astype(np.uint64)
+    keys = np.broadcast_to(np.asarray(key, dtype=np.uint64), result.shape)
     outside = np.arange(len(result))
     while len(outside):
-        value = result[outside]
+        value, round_keys = result[outside], keys[outside]
         left, right = value >> shift, value & half_mask
-        for round_key in round_keys:
-            left, right = right, left ^ (_mixed(right ^ round_key) & half_mask)
+        for _ in range(ROUNDS):
+            round_keys = _mixed(round_keys + GOLDEN)
+            left, right = right, left ^ (_mixed(right ^ round_keys) & half_mask)
         value = (left << shift) | right
         result[outside] = value
         outside = outside[value >= np.uint64(size)]

@@ -1,26 +1,30 @@
-"""The vocabulary: a SentencePiece BPE model, its training sample, and exact encoding of documents.
+"""The vocabulary: a SentencePiece BPE model and exact encoding of documents.
 
     model = train_vocabulary(draw_sample({"prose": texts}, budget_bytes=10_000_000, seed=0).chunks, size=2048)
     tokens, offsets = Vocabulary(model).encode_documents(texts)
 
 Every text comes back byte for byte from its tokens:
 
-* identity normalisation, no whitespace removed, byte fallback: what has no piece becomes byte pieces, so no token is ever unknown;
-* no dummy prefix. A dummy prefix would also be lossless for whole documents, but readers of other formats put it in front of every fragment
-  (llama.cpp: after each special token), which changes ids; without it a text has one encoding everywhere, and text encodes piece by piece;
-* newline is an ordinary character, which may be part of a piece (".\\n\\n"). As a user-defined symbol it costs 6 % more tokens (2.82 against 3.00
-  bytes per token on 12.8 MB of Python documentation and source, 2,048 pieces), and formats differ in how they match such symbols;
-* SentencePiece writes a space as U+2581, so it cannot tell this character of a text from a space: `encode` gives its three byte pieces instead.
+* identity normalisation, no whitespace removed, byte fallback: what has no piece becomes byte pieces, so no token is
+  ever unknown;
+* no dummy prefix. A dummy prefix would also be lossless for whole documents, but readers of other formats put it in
+  front of every fragment (llama.cpp: after each special token), which changes ids; without it a text has one encoding
+  everywhere, and text encodes piece by piece;
+* newline is an ordinary character, which may be part of a piece (".\\n\\n"). As a user-defined symbol it costs 6 %
+  more tokens (2.82 against 3.00 bytes per token on 12.8 MB of Python documentation and source, 2,048 pieces), and
+  formats differ in how they match such symbols;
+* SentencePiece writes a space as U+2581, so it cannot tell this character of a text from a space: `encode` gives its
+  three byte pieces instead.
 
-Control ids are 0 (unknown, never produced), 1 (beginning, never produced) and 2 (end of document). Text never becomes a control id: "</s>" in a
-document is ordinary pieces. Every document of a training set is its tokens and one end-of-document token.
+Control ids are 0 (unknown, never produced), 1 (beginning, never produced) and 2 (end of document). Text never becomes
+a control id: "</s>" in a document is ordinary pieces. Every document of a training set is its tokens and one
+end-of-document token.
 """
 
 import io
 import re
 import threading
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -29,7 +33,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from data.errors import InputError
-from data.order import derive_key, permute
+from data.training_sample import CHUNK_BYTES
 
 if TYPE_CHECKING:
     from data.word_table import WordTable
@@ -38,70 +42,23 @@ UNKNOWN_ID, BEGINNING_ID, END_ID = 0, 1, 2
 NUM_CONTROL = 3
 FIRST_BYTE_ID = NUM_CONTROL
 SPACE_SYMBOL = "\u2581"  # how SentencePiece writes a space
-RESERVED = "\u2581\u2585"  # a sentence with U+2585 is left out by SentencePiece's trainer without a word
-CHUNK_BYTES = 4096
-MAX_SAMPLE_BYTES = 2_000_000_000  # keeps every counter of the trainer far from 32 bits
 ENCODE_BATCH_BYTES = 4_000_000
 
 
-@dataclass(frozen=True, kw_only=True)
-class Sample:
-    """Text to train on. `chunks`: pieces of at most CHUNK_BYTES bytes. `sampled_bytes` by domain; reserved characters are part of them and of no chunk."""
-
-    chunks: tuple[str, ...]
-    sampled_bytes: dict[str, int]
-    reserved_bytes: int
-
-    @property
-    def skipped_bytes(self) -> int:
-        """Bytes that were drawn and reach no chunk, reserved characters apart."""
-        return sum(self.sampled_bytes.values()) - self.reserved_bytes - sum(len(chunk.encode()) for chunk in self.chunks)
-
-
-def draw_sample(
-    texts: Mapping[str, pa.ChunkedArray], *, budget_bytes: int, seed: int, weights: Mapping[str, float] | None = None
-) -> Sample:
-    """A sample of at most `budget_bytes` bytes over all domains; the same for the same seed.
-
-    texts: domain -> large_string or string column. weights: share of each domain, by default its share of the bytes; what a domain cannot fill
-    goes to the others. Documents are drawn in a keyed order; the last one is cut to fit.
-    """
-    if budget_bytes > MAX_SAMPLE_BYTES:
-        raise InputError(f"a tokenizer sample of {budget_bytes} bytes is more than the trainer can count; use at most {MAX_SAMPLE_BYTES}")
-    if weights:
-        missing = sorted(set(texts) ^ set(weights))
-        if missing:
-            raise InputError(f"the sample's weights must name each domain once; they differ in {missing} (the corpus has {sorted(texts)})")
-    available = {domain: int(pc.sum(pc.binary_length(column)).as_py() or 0) for domain, column in texts.items()}
-    quota = _shares(available, dict(weights) if weights else {d: float(n) for d, n in available.items()}, budget_bytes)
-    chunks: list[str] = []
-    sampled: dict[str, int] = {}
-    reserved = 0
-    for domain in sorted(texts):
-        left = quota[domain]
-        order = permute(np.arange(len(texts[domain])), len(texts[domain]), derive_key("tokenizer sample", seed, domain))
-        for index in order:
-            if left == 0:
-                break
-            content = texts[domain][int(index)].as_py().encode()
-            text = content[:left].decode(errors="ignore")
-            left = 0 if len(content) > left else left - len(content)
-            sampled[domain] = sampled.get(domain, 0) + len(text.encode())
-            reserved += sum(len(character.encode()) * text.count(character) for character in RESERVED)
-            for part in re.split(f"[{RESERVED}]", text):
-                chunks.extend(_chunks(part))
-    return Sample(chunks=tuple(chunks), sampled_bytes=sampled, reserved_bytes=reserved)
-
-
-def train_vocabulary(chunks: Sequence[str], *, size: int, multiple: int = 1, character_coverage: float = 0.9995) -> bytes:
+def train_vocabulary(
+    chunks: Sequence[str], *, size: int, multiple: int = 1, character_coverage: float = 0.9995
+) -> bytes:
     """A SentencePiece BPE model of exactly `size` pieces; the same bytes for the same input.
 
-    chunks: texts of at most CHUNK_BYTES bytes each, without the reserved characters. character_coverage: share of the sample's characters that get a
-    piece of their own; the others are spelled in bytes. Raises InputError, with the sizes that are possible in multiples of `multiple`.
+    chunks: texts of at most CHUNK_BYTES bytes each, without the reserved characters. character_coverage: share of the
+    sample's characters that get a piece of their own; the others are spelled in bytes. Raises InputError, with the
+    sizes that are possible in multiples of `multiple`.
     """
     import sentencepiece
 
-    assert all(len(chunk.encode()) <= CHUNK_BYTES for chunk in chunks), "a chunk that is too long would be left out by the trainer"
+    assert all(len(chunk.encode()) <= CHUNK_BYTES for chunk in chunks), (
+        "a chunk that is too long would be left out by the trainer"
+    )
     model = io.BytesIO()
     try:
         sentencepiece.SentencePieceTrainer.train(
@@ -133,18 +90,33 @@ class Vocabulary:
     """A trained vocabulary. Safe to use from several threads; each thread fills a table of its own."""
 
     def __init__(self, model: bytes) -> None:
-        """model: a serialised SentencePiece model. Raises InputError if it is none, or was trained with other settings than ours."""
+        """model: a serialised SentencePiece model. Raises InputError if it is none, or was trained with other settings
+        than ours.
+        """
         import sentencepiece
 
         try:
             self._processor = sentencepiece.SentencePieceProcessor(model_proto=model)
         except RuntimeError as error:
-            raise InputError(f"the tokenizer's model cannot be read ({error}); train it again with the tokenizer stage") from error
+            raise InputError(
+                f"the tokenizer's model cannot be read ({error}); train it again with the tokenizer stage"
+            ) from error
         processor = self._processor
         control = (processor.unk_id(), processor.bos_id(), processor.eos_id())
-        has_bytes = all(processor.is_byte(FIRST_BYTE_ID + value) for value in range(256)) if processor.get_piece_size() >= 256 + NUM_CONTROL else False
-        if control != (UNKNOWN_ID, BEGINNING_ID, END_ID) or not has_bytes or processor.normalize("\ufe30  a ") != "\ufe30\u2581\u2581a\u2581":
-            raise InputError("the tokenizer's model was not trained with this project's settings; train it again with the tokenizer stage")
+        has_bytes = (
+            all(processor.is_byte(FIRST_BYTE_ID + value) for value in range(256))
+            if processor.get_piece_size() >= 256 + NUM_CONTROL
+            else False
+        )
+        if (
+            control != (UNKNOWN_ID, BEGINNING_ID, END_ID)
+            or not has_bytes
+            or processor.normalize("\ufe30  a ") != "\ufe30\u2581\u2581a\u2581"
+        ):
+            raise InputError(
+                "the tokenizer's model was not trained with this project's settings; train it again with the "
+                "tokenizer stage"
+            )
         self.size: int = processor.get_piece_size()
         self._tables = threading.local()
 
@@ -159,7 +131,9 @@ class Vocabulary:
         return token_dtype(self.size)
 
     def token_bytes(self) -> np.ndarray:
-        """int64[size]: how many bytes of text each id stands for; 0 for control ids. Summed over a document's tokens it is the text's length."""
+        """int64[size]: how many bytes of text each id stands for; 0 for control ids. Summed over a document's tokens
+        it is the text's length.
+        """
         return np.array([len(piece) for piece in self.pieces()], dtype=np.int64)
 
     def pieces(self) -> list[bytes]:
@@ -176,11 +150,16 @@ class Vocabulary:
         return found
 
     def encode(self, text: str) -> list[int]:
-        """Ids of one text, without an end-of-document token. Raises InputError for a lone surrogate, which UTF-8 cannot hold."""
+        """Ids of one text, without an end-of-document token. Raises InputError for a lone surrogate, which UTF-8
+        cannot hold.
+        """
         try:
             text.encode()
         except UnicodeEncodeError as error:
-            raise InputError(f"a text cannot be written as UTF-8 ({error.reason} at character {error.start}); repair it while curating") from error
+            raise InputError(
+                f"a text cannot be written as UTF-8 ({error.reason} at character {error.start}); repair it while "
+                "curating"
+            ) from error
         tokens: list[int] = []
         for number, part in enumerate(text.split(SPACE_SYMBOL)):
             if number:
@@ -191,8 +170,8 @@ class Vocabulary:
     def encode_documents(self, texts: pa.Array | Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
         """Each document's ids followed by END_ID, as `encode` would give them, many times faster.
 
-        texts: large_string or string array, or str. Returns tokens: uint16|uint32[n], offsets: int64[num_documents + 1].
-        An empty document is one END_ID. Raises InputError for a lone surrogate.
+        texts: large_string or string array, or str. Returns tokens: uint16|uint32[n], offsets: int64[num_documents +
+        1]. An empty document is one END_ID. Raises InputError for a lone surrogate.
         """
         table = self._table()
         tokens, lengths = [], []
@@ -205,7 +184,9 @@ class Vocabulary:
         return (np.concatenate(tokens) if tokens else np.empty(0, self.dtype)), offsets
 
     def decode(self, tokens: Sequence[int] | np.ndarray) -> str:
-        """The text of ids; control ids give nothing. Byte pieces that are no UTF-8, as a cut sequence may have, become U+FFFD."""
+        """The text of ids; control ids give nothing. Byte pieces that are no UTF-8, as a cut sequence may have, become
+        U+FFFD.
+        """
         return self._processor.decode([int(token) for token in tokens])
 
     def _table(self) -> "WordTable":
@@ -221,45 +202,20 @@ def token_dtype(size: int) -> np.dtype:
     return np.dtype(np.uint16 if size <= 1 << 16 else np.uint32)
 
 
-def _shares(available: dict[str, int], weights: dict[str, float], budget: int) -> dict[str, int]:
-    """Whole bytes by domain, in proportion to the weights, no domain above what it has, at most `budget` in all."""
-    quota: dict[str, int] = {}
-    open_domains = sorted(available)
-    while open_domains:
-        left = budget - sum(quota.values())
-        total = sum(weights[d] for d in open_domains)
-        share = {d: int(left * weights[d] / total) if total else 0 for d in open_domains}
-        full = [d for d in open_domains if available[d] <= share[d]]
-        quota.update({d: available[d] if full else share[d] for d in full or open_domains})
-        open_domains = [d for d in open_domains if d not in quota]
-    return quota
-
-
-def _chunks(text: str) -> Iterator[str]:
-    """The text in pieces of at most CHUNK_BYTES bytes, cut before a space where there is one, never inside a character."""
-    content = text.encode()
-    start = 0
-    while start < len(content):
-        end = min(start + CHUNK_BYTES, len(content))
-        if end < len(content):
-            space = content.rfind(b" ", start + 1, end)
-            end = space if space > 0 else end
-            while content[end] & 0xC0 == 0x80:
-                end -= 1
-        yield content[start:end].decode()
-        start = end
-
-
 def _explained(error: RuntimeError, size: int, multiple: int) -> Exception:
     """SentencePiece's refusal in words that name the setting to change."""
     message = str(error)
     if found := re.search(r"value <= (\d+)", message):
         largest = int(found[1]) // multiple * multiple
-        return InputError(f"the training text is too small for a vocabulary of {size}: set the tokenizer's size to at most {largest}, or add text")
+        return InputError(
+            f"the training text is too small for a vocabulary of {size}: set the tokenizer's size to at most "
+            f"{largest}, or add text"
+        )
     if found := re.search(r"required_chars\. \d+ vs (\d+)", message):
         smallest = -(-int(found[1]) // multiple) * multiple
         return InputError(
-            f"a vocabulary of {size} cannot hold every frequent character of the training text and the 256 bytes: set the tokenizer's size to at least "
+            f"a vocabulary of {size} cannot hold every frequent character of the training text and the 256 bytes: "
+            "set the tokenizer's size to at least "
             f"{smallest}, or lower its character_coverage"
         )
     if "!sentences_.empty()" in message:
@@ -274,7 +230,9 @@ def _as_array(texts: pa.Array | Sequence[str]) -> pa.Array:
         return pa.array(texts, pa.large_string())
     except UnicodeEncodeError as error:
         number = next(i for i, text in enumerate(texts) if any("\ud800" <= c <= "\udfff" for c in text))
-        raise InputError(f"document {number} cannot be written as UTF-8 (a lone surrogate); repair it while curating") from error
+        raise InputError(
+            f"document {number} cannot be written as UTF-8 (a lone surrogate); repair it while curating"
+        ) from error
 
 
 def _batches(array: pa.Array) -> Iterator[pa.Array]:

@@ -1,9 +1,11 @@
-"""Encoding through a table of words: each distinct piece of text is given to SentencePiece once, all others are looked up.
+"""Encoding through a table of words: each distinct piece of text is given to SentencePiece once, all others are looked
+up.
 
-A BPE encoder only ever joins two neighbours into a piece of the vocabulary. So where no piece holds byte `a` followed by byte `b`, no token of any text
-spans a place between `a` and `b`, and a text may be cut there without changing its ids. `joined[a, b]` says which pairs stand in some piece. It is read
-from the vocabulary itself, so exactness rests on no setting of the trainer. Words come out about 4 bytes long and few are distinct: 37,602 in 12.8 MB
-of Python documentation and source (222,291 if cut at spaces).
+A BPE encoder only ever joins two neighbours into a piece of the vocabulary. So where no piece holds byte `a` followed
+by byte `b`, no token of any text spans a place between `a` and `b`, and a text may be cut there without changing its
+ids. `joined[a, b]` says which pairs stand in some piece. It is read from the vocabulary itself, so exactness rests on
+no setting of the trainer. Words come out about 4 bytes long and few are distinct: 37,602 in 12.8 MB of Python
+documentation and source (222,291 if cut at spaces).
 """
 
 from collections.abc import Callable, Sequence
@@ -32,7 +34,9 @@ class WordTable:
         max_words: int = MAX_WORDS,
         max_word_bytes: int = MAX_WORD_BYTES,
     ) -> None:
-        """pieces: the UTF-8 text of each id. encode: the ids of one text. A table that has grown beyond its limits starts anew."""
+        """pieces: the UTF-8 text of each id. encode: the ids of one text. A table that has grown beyond its limits
+        starts anew.
+        """
         self._encode = encode
         self._end_id = end_id
         self._dtype = dtype
@@ -66,7 +70,9 @@ class WordTable:
         num_words = len(starts) - 1
         room = np.empty(known + num_words, np.int64)
         self._reserve(known + num_words)
-        word_ids, num_new = match_words(data, starts, hashes, self._slots, self._hashes, self._words, self._word_ends, room)
+        word_ids, num_new = match_words(
+            data, starts, hashes, self._slots, self._hashes, self._words, self._word_ends, room
+        )
         if num_new:
             first = room[:num_new]
             texts = [data[starts[i] : starts[i + 1]].tobytes() for i in first]
@@ -74,7 +80,9 @@ class WordTable:
             self._hashes = np.concatenate([self._hashes, hashes[first]])
             self._words = np.concatenate([self._words, np.frombuffer(b"".join(texts), np.uint8)])
             self._word_ends = _extended(self._word_ends, [len(text) for text in texts])
-            self._tokens = np.concatenate([self._tokens, np.array([t for ids in tokens for t in ids], dtype=self._dtype)])
+            self._tokens = np.concatenate(
+                [self._tokens, np.array([t for ids in tokens for t in ids], dtype=self._dtype)]
+            )
             self._token_ends = _extended(self._token_ends, [len(ids) for ids in tokens])
         return word_ids
 
@@ -89,7 +97,9 @@ class WordTable:
 
 
 def joined_pairs(pieces: Sequence[bytes]) -> np.ndarray:
-    """bool[256, 256]: whether some piece holds this byte followed by that one. Pairs inside a character always count as joined."""
+    """bool[256, 256]: whether some piece holds this byte followed by that one. Pairs inside a character always count
+    as joined.
+    """
     joined = np.zeros((256, 256), dtype=np.bool_)
     for piece in pieces:
         text = np.frombuffer(piece, np.uint8)
