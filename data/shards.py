@@ -249,6 +249,6 @@ def _values(lists: pa.LargeListArray) -> np.ndarray:
 
 
 def _digest(tokens: np.ndarray, offsets: Sequence[int] | np.ndarray) -> str:
-    digest = hashlib.sha256(np.ascontiguousarray(tokens))
-    digest.update(np.ascontiguousarray(offsets, dtype=np.int64))
+    digest = hashlib.sha256(np.ascontiguousarray(tokens).data)
+    digest.update(np.ascontiguousarray(offsets, dtype=np.int64).data)
     return digest.hexdigest()
