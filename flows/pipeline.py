@@ -1,7 +1,7 @@
 """The whole chain as a Prefect flow: `python -m flows.pipeline RECIPE [--set table.field=value]`.
 
-Each stage is one task. While the training runs, every checkpoint that becomes healthy is evaluated beside it: one loop in the main thread
-watches both child processes.
+Each stage is one task. While the training runs, every checkpoint that becomes healthy is evaluated beside it: one
+loop in the main thread watches both child processes.
 """
 
 import argparse
@@ -28,7 +28,6 @@ AFTER_TRAINING = ("export", "report")
 TASKS: dict[str, Task] = {name: stage_task(name) for name in STAGES}
 
 Listener = Callable[[dict[str, Any]], None]
-
 
 
 def ignore(event: dict[str, Any]) -> None:

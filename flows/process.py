@@ -1,4 +1,5 @@
-"""A stage as a child process in a session of its own: its journal arrives line by line, and nothing survives its parent."""
+"""A stage as a child process in a session of its own: its journal arrives line by line, and nothing survives its
+parent."""
 
 import asyncio
 import ctypes
@@ -8,6 +9,7 @@ import signal
 import sys
 from collections import deque
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -28,8 +30,9 @@ class StageFailed(RuntimeError):
 
 
 async def run_stage_process(stage: str, arguments: Sequence[str], on_event: Callable[[dict[str, Any]], None]) -> None:
-    """Run `python -m stages.STAGE ARGUMENTS --events` and hand every event to `on_event`. Raises StageFailed with the last lines of its
-    standard error. If this coroutine is cancelled, so is the process: SIGTERM, and SIGKILL for what is left after the grace time."""
+    """Run `python -m stages.STAGE ARGUMENTS --events` and hand every event to `on_event`. Raises StageFailed with the
+    last lines of its standard error. If this coroutine is cancelled, so is the process: SIGTERM, and SIGKILL for what
+    is left after the grace time."""
     process = await asyncio.create_subprocess_exec(
         sys.executable,
         "-m",
@@ -71,19 +74,15 @@ async def _bring_down(process: asyncio.subprocess.Process) -> None:
     """End the whole process group; its leader is asked first, since it knows how to leave."""
     if process.returncode is None:
         _signal_group(process.pid, signal.SIGTERM)
-        try:
+        with suppress(TimeoutError):
             await asyncio.wait_for(process.wait(), GRACE_SECONDS)
-        except asyncio.TimeoutError:
-            pass
     _signal_group(process.pid, signal.SIGKILL)
     await process.wait()
 
 
 def _signal_group(group: int, number: signal.Signals) -> None:
-    try:
+    with suppress(ProcessLookupError):  # all of it may have ended already
         os.killpg(group, number)
-    except ProcessLookupError:
-        pass  # all of it has ended already
 
 
 def _die_with_parent() -> None:

@@ -1,6 +1,7 @@
 """The one generic task: make the artifacts of a stage, from the store if they are there, else by a child process.
 
-The manifest is the cache, so Prefect's own is off. A failure is tried again where that can help: not for what the user wrote.
+The manifest is the cache, so Prefect's own is off. A failure is tried again where that can help: not for what the
+user wrote.
 """
 
 import json
@@ -16,8 +17,8 @@ from prefect.client.schemas.objects import State, TaskRun
 from flows.notify import Notifier
 from flows.process import StageFailed, run_stage_process
 from stages.errors import BAD_INPUT
-from stages.fingerprint import digest
 from stages.files import write_atomic
+from stages.fingerprint import digest
 from stages.recipe import STAGES, Recipe
 from stages.resolve import MissingInput, Resolver
 from stages.store import Artifact, Store
@@ -54,8 +55,7 @@ async def worth_retrying(task: Task, task_run: TaskRun, state: State) -> bool:
 
 def stage_task(name: str) -> Task:
     """The task of one stage."""
-    return task(
-        _make,
+    decorator = task(
         name=name,
         task_run_name=name + "{suffix}",
         retries=len(RETRY_DELAYS_SECONDS),
@@ -64,6 +64,7 @@ def stage_task(name: str) -> Task:
         cache_policy=NO_CACHE,
         persist_result=False,
     )
+    return decorator(_make)
 
 
 async def _make(

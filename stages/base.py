@@ -2,10 +2,10 @@
 
 A stage is a plain function into an empty directory, declared by one value:
 
-    STAGE = Stage(name="pretokenize", revision=1, config=PretokenizeConfig, inputs={"corpus": One("curate"), "tokenizer": One("tokenizer")}, run=run)
+    STAGE = Stage(name="pretokenize", revision=1, config=PretokenizeConfig, inputs={"corpus": One("curate"),
+    "tokenizer": One("tokenizer")}, run=run)
 """
 
-import errno
 import os
 import shutil
 import time
@@ -15,14 +15,11 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
-from stages import fingerprint, manifest
+from stages import disk, fingerprint, manifest
 from stages.config import StageConfig
-from stages.errors import TryAgain
 from stages.journal import Journal, Listener
 from stages.manifest import EVENTS, MANIFEST, InputEntry, Manifest
 from stages.store import Artifact, Store
-
-FULL_DISK_BYTES = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -52,8 +49,8 @@ def Many(stage: str, *, runtime: bool = False) -> InputSpec:
 
 
 def OneOf(*stages: str, runtime: bool = False, default: Literal["last", "each"] = "last") -> InputSpec:
-    """One artifact of any of `stages`, as named by the user. By default the newest of the first kind under the same recipe ("last"), or a job for
-    each of them ("each")."""
+    """One artifact of any of `stages`, as named by the user. By default the newest of the first kind under the same
+    recipe ("last"), or a job for each of them ("each")."""
     return InputSpec(stages, runtime=runtime, default=default)
 
 
@@ -97,9 +94,9 @@ def no_externals(config: Any) -> dict[str, Any]:
 
 @dataclass(frozen=True, kw_only=True)
 class Stage:
-    """The declaration of a stage. `revision` is raised by hand when the meaning of the code changes. `externals` says what outside the store enters
-    the key. A stage that `resumes` finds in `out` what a killed attempt left there; for any other, `out` is emptied first. `derives` names the stages of
-    artifacts that it publishes on its way."""
+    """The declaration of a stage. `revision` is raised by hand when the meaning of the code changes. `externals` says
+    what outside the store enters the key. A stage that `resumes` finds in `out` what a killed attempt left there; for
+    any other, `out` is emptied first. `derives` names the stages of artifacts that it publishes on its way."""
 
     name: str
     revision: int
@@ -155,13 +152,16 @@ def execute(
 ) -> Artifact:
     """The artifact of `job`: the one that is there, or a new one.
 
-    With `rebuild` the stage runs even so, and its result is compared with the one that is there (StoreConflict if they differ).
-    Raises InputError for what the user can mend, TryAgain if another process holds the lease or the disk is full.
+    With `rebuild` the stage runs even so, and its result is compared with the one that is there (StoreConflict if
+    they differ). Raises InputError for what the user can mend, TryAgain if another process holds the lease or the
+    disk is full.
     """
     stage = job.stage
     present = store.find(stage.name, job.key)
     if present and not rebuild:
-        store.is_being_built(stage.name, job.key)  # clears the lease of a process that was killed after it had published
+        store.is_being_built(
+            stage.name, job.key
+        )  # clears the lease of a process that was killed after it had published
         return present
     lease = store.lease(stage.name, job.key)
     lease.acquire()
@@ -180,12 +180,6 @@ def execute(
             )
             result = stage.run(job.config, inputs, out, journal)
             journal.event("stage.finished", key=job.key, seconds=round(clock() - started, 3))
-        except OSError as error:
-            raise _explained(error, store.root) from error
-        except RuntimeError as error:
-            if _is_full(store.root):
-                raise _full(store.root) from error
-            raise
         finally:
             journal.close()
         made = describe(
@@ -205,8 +199,8 @@ def execute(
             cpu_seconds=_cpu_seconds() - cpu_started,
         )
         return store.publish(out, made, lease)
-    except OSError as error:
-        raise _explained(error, store.root) from error
+    except (OSError, RuntimeError) as error:
+        raise disk.explained(error, store.root) from error
     finally:
         lease.release()
 
@@ -214,10 +208,11 @@ def execute(
 def derive(
     inputs: Inputs, *, stage: str, revision: int, identity: dict[str, Any], directory: Path, facts: Facts
 ) -> Artifact:
-    """Publish `directory`, which is consumed, as an artifact of its own that a running stage derives: a checkpoint of a training.
+    """Publish `directory`, which is consumed, as an artifact of its own that a running stage derives: a checkpoint of
+    a training.
 
-    Its key follows from the running stage's key and `identity`; its inputs are those of the running stage. What is published already is
-    returned as it is, so a stage that was killed in between just calls again.
+    Its key follows from the running stage's key and `identity`; its inputs are those of the running stage. What is
+    published already is returned as it is, so a stage that was killed in between just calls again.
     """
     key = fingerprint.key(stage=stage, revision=revision, parent=inputs.key, identity=identity)
     lease = inputs.store.lease(stage, key)
@@ -287,8 +282,8 @@ def describe(
 
 
 def _prepare(out: Path, *, keep: bool) -> None:
-    """An empty work directory, or for a stage that resumes the one that is there, less the temporary files (names that begin
-    with a dot) of a write that was cut off. The journal of earlier attempts stays in both."""
+    """An empty work directory, or for a stage that resumes the one that is there, less the temporary files (names
+    that begin with a dot) of a write that was cut off. The journal of earlier attempts stays in both."""
     out.mkdir(parents=True, exist_ok=True)
     (out / MANIFEST).unlink(missing_ok=True)
     for path in list(out.rglob(".*")) if keep else list(out.iterdir()):
@@ -302,19 +297,3 @@ def _cpu_seconds() -> float:
     """User and system time of this process and of the children that it has waited for."""
     times = os.times()
     return times.user + times.system + times.children_user + times.children_system
-
-
-def _explained(error: OSError, root: Path) -> BaseException:
-    return _full(root) if error.errno in (errno.ENOSPC, errno.EDQUOT) or _is_full(root) else error
-
-
-def _is_full(root: Path) -> bool:
-    """Libraries report a full disk in words of their own, so the disk is asked."""
-    status = os.statvfs(root)
-    return status.f_bavail * status.f_frsize < FULL_DISK_BYTES
-
-
-def _full(root: Path) -> TryAgain:
-    return TryAgain(
-        f"the disk that holds {root} is full; free some space and run the same command again. What was finished is intact"
-    )

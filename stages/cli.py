@@ -1,6 +1,7 @@
 """The command line of every stage: `python -m stages.NAME RECIPE [--set table.field=value] [--upstream]`.
 
-Exit codes: 0 done, 2 something that the user wrote must change, 75 the same command may succeed later, 1 anything else, with a traceback.
+Exit codes: 0 done, 2 something that the user wrote must change, 75 the same command may succeed later, 1 anything
+else, with a traceback.
 """
 
 import argparse
@@ -67,7 +68,8 @@ def add_root_argument(parser: argparse.ArgumentParser) -> None:
 
 
 def run_and_exit(command: Callable[[], None]) -> NoReturn:
-    """Run `command`, explain what went wrong in the user's terms, and leave with the exit code that says which kind it was."""
+    """Run `command`, explain what went wrong in the user's terms, and leave with the exit code that says which kind
+    it was."""
     signal.signal(signal.SIGTERM, _terminate)
     try:
         command()

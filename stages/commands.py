@@ -49,7 +49,8 @@ def _list(arguments: argparse.Namespace) -> None:
     for artifact in Store(arguments.root).all(arguments.stage):
         made = artifact.manifest
         print(
-            f"{made.stage:<12} {made.key}  {made.provenance['finished']}  {_size(_artifact_bytes(made)):>9}  {artifact.path}"
+            f"{made.stage:<12} {made.key}  {made.provenance['finished']}  "
+            f"{_size(_artifact_bytes(made)):>9}  {artifact.path}"
         )
 
 
@@ -90,7 +91,8 @@ def _explain(arguments: argparse.Namespace) -> None:
 
 
 def differences(a: Artifact, b: Artifact, store: Store, where: str = "") -> Iterable[str]:
-    """Field by field, why two artifacts of one stage have different keys; through differing inputs to where the difference began."""
+    """Field by field, why two artifacts of one stage have different keys; through differing inputs to where the
+    difference began."""
     prefix = f"{where}{a.stage}: "
     for part in ("revision", "identity", "externals"):
         for name, left, right in fingerprint.difference(
@@ -142,7 +144,8 @@ def _collect(arguments: argparse.Namespace) -> None:
 
 
 def garbage(store: Store, kept: set[Path], runs: set[str]) -> list[Path]:
-    """Folders of the store that nothing needs: artifacts that are not in `kept`, runs that are not in `runs`, and what dead processes left."""
+    """Folders of the store that nothing needs: artifacts that are not in `kept`, runs that are not in `runs`, and
+    what dead processes left."""
     found = [artifact.path for artifact in store.all() if artifact.path not in kept]
     for folder in sorted(store.artifacts_path.glob("*/.work-*")):
         stage, key = folder.parent.name, folder.name.removeprefix(".work-")

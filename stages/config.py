@@ -1,9 +1,10 @@
 """The base of every stage's configuration, and what a field may declare about itself.
 
 A field is *identity* unless it says otherwise: it changes the meaning of the result and enters the artifact's key.
-`runtime(...)` fields only change how the result is made. `runtime(..., rounding=True)` fields move low-order bits (world size, threads,
-micro-batch): they stay out of the key and are recorded in the manifest, so that the store can name them when two results differ.
-`shared(...)` fields are filled from the recipe's own top-level table of the same name.
+`runtime(...)` fields only change how the result is made. `runtime(..., rounding=True)` fields move low-order bits
+(world size, threads, micro-batch): they stay out of the key and are recorded in the manifest, so that the store can
+name them when two results differ. `shared(...)` fields are filled from the recipe's own top-level table of the same
+name.
 """
 
 from enum import StrEnum

@@ -1,4 +1,5 @@
-"""Journal events for a person: a progress bar for every long step, and one line for what matters. On a pipe, plain lines at most every five seconds."""
+"""Journal events for a person: a progress bar for every long step, and one line for what matters. On a pipe, plain
+lines at most every five seconds."""
 
 import sys
 import time
@@ -80,7 +81,7 @@ class ConsoleListener:
             self._plain_at[key] = time.monotonic()
             self.line(
                 event["stage"],
-                f"{event['name']}: {event['done']:,} of {event['total']:,} {event['unit']} {event.get('text', '')}".rstrip(),
+                f"{event['name']}: {event['done']:,} of {event['total']:,} {event['unit']} {event['text']}".rstrip(),
             )
 
 

@@ -9,7 +9,8 @@ Result = TypeVar("Result")
 
 
 def map_shards(function: Callable[[Item], Result], items: Iterable[Item], workers: int) -> list[Result]:
-    """Results in the order of `items`, whatever the number of workers. The first error surfaces; what has not begun is dropped."""
+    """Results in the order of `items`, whatever the number of workers. The first error surfaces; what has not begun
+    is dropped."""
     with ThreadPoolExecutor(max_workers=max(1, workers)) as pool:
         futures = [pool.submit(function, item) for item in items]
         try:

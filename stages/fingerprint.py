@@ -1,7 +1,8 @@
 """The canonical identity of a configuration, and the difference between two.
 
-Two configurations have one fingerprint exactly if they mean the same. What cannot be encoded without doubt (a set, an object, NaN) is refused:
-a key that changes between runs, or that does not change when it should, is worse than an error.
+Two configurations have one fingerprint exactly if they mean the same. What cannot be encoded without doubt (a set, an
+object, NaN) is refused: a key that changes between runs, or that does not change when it should, is worse than an
+error.
 """
 
 import hashlib
@@ -87,7 +88,8 @@ def flatten(value: Any, where: str = "") -> Iterator[tuple[str, Any]]:
 
 
 def difference(a: Any, b: Any) -> list[tuple[str, Any, Any]]:
-    """(dotted name, in a, in b) wherever the canonical forms of two values differ; MISSING where one has no such field."""
+    """(dotted name, in a, in b) wherever the canonical forms of two values differ; MISSING where one has no such
+    field."""
     left, right = dict(flatten(canonical(a))), dict(flatten(canonical(b)))
     names = [*left, *(name for name in right if name not in left)]
     return [

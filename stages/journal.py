@@ -1,7 +1,7 @@
 """The append-only journal of a stage: events.jsonl, one JSON object a line. It is a stage's only channel outward.
 
-A line is written with one write() call, so that lines of one process never mix. A reader skips a line that a kill tore, and the next attempt starts
-on a fresh line.
+A line is written with one write() call, so that lines of one process never mix. A reader skips a line that a kill
+tore, and the next attempt starts on a fresh line.
 """
 
 import json
@@ -43,7 +43,8 @@ class Journal:
             listener(event)
 
     def progress(self, name: str, done: int, total: int, unit: str = "documents", text: str = "") -> None:
-        """How far a long step is, with a few words beside the bar. Cheap to call: at most four a second are written, and always the last one."""
+        """How far a long step is, with a few words beside the bar. Cheap to call: at most four a second are written,
+        and always the last one."""
         now = self._clock()
         if done < total and now - self._progress_at.get(name, -1e9) < PROGRESS_INTERVAL_SECONDS:
             return

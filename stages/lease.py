@@ -1,8 +1,8 @@
 """A lease on a key: two processes never build one artifact.
 
-The lease is a file that names its owner; the owner's heartbeat is the file's modification time. It passes on when the heartbeat is older than
-`expiry_seconds`, or at once when the owner ran on this machine and is dead, so that a restart after a kill does not wait. Every look and every
-change happens under flock on the file itself.
+The lease is a file that names its owner; the owner's heartbeat is the file's modification time. It passes on when the
+heartbeat is older than `expiry_seconds`, or at once when the owner ran on this machine and is dead, so that a restart
+after a kill does not wait. Every look and every change happens under flock on the file itself.
 """
 
 import fcntl
@@ -57,8 +57,8 @@ class Lease:
             holder = _read(descriptor)
             if holder and not self._is_stale(holder, descriptor):
                 raise TryAgain(
-                    f"{self.path.name} is held by process {holder['pid']} on {holder['host'].split('/')[0]}, which builds the same artifact; "
-                    "wait for it, or run the same command with --wait"
+                    f"{self.path.name} is held by process {holder['pid']} on {holder['host'].split('/')[0]}, "
+                    "which builds the same artifact; wait for it, or run the same command with --wait"
                 )
             _write(descriptor, self._owner)
             self._touch()
@@ -72,7 +72,8 @@ class Lease:
 
     @contextmanager
     def confirmed(self) -> Iterator[None]:
-        """A block in which the lease is certainly ours, since nobody can take it over meanwhile. Raises LeaseLost if it is not."""
+        """A block in which the lease is certainly ours, since nobody can take it over meanwhile. Raises LeaseLost if
+        it is not."""
         with self._locked() as descriptor:
             self._require_ours(descriptor)
             yield
@@ -101,7 +102,7 @@ class Lease:
         holder = _read(descriptor)
         if not holder or holder["owner"] != self._owner["owner"]:
             raise LeaseLost(
-                f"{self.path.name} was taken over while this process was not heard of; its work is kept for the new owner"
+                f"{self.path.name} was taken over while this process was not heard of; the new owner goes on with it"
             )
 
     def _is_stale(self, holder: dict, descriptor: int) -> bool:
@@ -144,7 +145,8 @@ def _is_current(path: Path, descriptor: int) -> bool:
 
 
 def _read(descriptor: int) -> dict:
-    """The owner's record; empty for a file just made, or torn by a kill while it was written, which is as good as free."""
+    """The owner's record; empty for a file just made, or torn by a kill while it was written, which is as good as
+    free."""
     os.lseek(descriptor, 0, os.SEEK_SET)
     try:
         return json.loads(os.read(descriptor, 4096) or b"{}")

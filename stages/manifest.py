@@ -1,7 +1,7 @@
 """The manifest of an artifact: what it is, what it was made from, and the hashes of what it holds.
 
-`manifest.json` is the last file written into an artifact: present means done, and there is no other status. Its digest covers what a consumer can
-see and nothing else: the files that are the same every time, and the facts.
+`manifest.json` is the last file written into an artifact: present means done, and there is no other status. Its
+digest covers what a consumer can see and nothing else: the files that are the same every time, and the facts.
 """
 
 import json
@@ -43,7 +43,8 @@ class _Record(BaseModel):
 
 
 class FileEntry(_Record):
-    """One file of an artifact. `measured`: its bytes are not the same every time, so the artifact's digest leaves it out."""
+    """One file of an artifact. `measured`: its bytes are not the same every time, so the artifact's digest leaves it
+    out."""
 
     path: str
     bytes: int
@@ -104,7 +105,8 @@ def hash_files(directory: Path, measured: tuple[str, ...]) -> tuple[FileEntry, .
 
 
 def read(directory: Path) -> Manifest | None:
-    """The manifest of a finished artifact, or None where there is none. A manifest that cannot be read is an error that names it."""
+    """The manifest of a finished artifact, or None where there is none. A manifest that cannot be read is an error
+    that names it."""
     path = directory / MANIFEST
     try:
         text = path.read_text(encoding="utf-8")

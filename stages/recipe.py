@@ -1,4 +1,5 @@
-"""A recipe: one TOML (or JSON) file with a table per stage that describes a whole run, and `--set table.field=value` over it.
+"""A recipe: one TOML (or JSON) file with a table per stage that describes a whole run, and `--set table.field=value`
+over it.
 
 The same model is the parameter of the flows, so that the Prefect form shows what the file may hold.
 """
@@ -94,7 +95,8 @@ def _filled(config: type[StageConfig], table: dict[str, Any], raw: dict[str, Any
 
 
 def load(path: Path, settings: Sequence[str] = ()) -> Recipe:
-    """The recipe in a file, with `table.field=value` settings over it. Raises InputError for anything a user can mend, naming the field."""
+    """The recipe in a file, with `table.field=value` settings over it. Raises InputError for anything a user can
+    mend, naming the field."""
     try:
         text = path.read_text(encoding="utf-8")
         tables = json.loads(text) if path.suffix == ".json" else tomllib.loads(text)

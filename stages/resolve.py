@@ -1,4 +1,5 @@
-"""From a recipe to jobs: which artifacts a stage takes, found by recomputing the keys of everything upstream. No pointers are kept anywhere."""
+"""From a recipe to jobs: which artifacts a stage takes, found by recomputing the keys of everything upstream. No
+pointers are kept anywhere."""
 
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
@@ -41,7 +42,8 @@ class Resolver:
         self._producers = {derived: stage.name for stage in stages.values() for derived in stage.derives}
 
     def jobs(self, name: str) -> list[Job]:
-        """The jobs of a stage: one, or one for each artifact that it is to be run on. Raises MissingInput if something upstream is not there."""
+        """The jobs of a stage: one, or one for each artifact that it is to be run on. Raises MissingInput if
+        something upstream is not there."""
         stage = self._stages[name]
         config = self.recipe.config_for(name)
         if name not in self._externals:
@@ -72,13 +74,15 @@ class Resolver:
             artifact = self.store.find(name, job.key)
             if artifact is None:
                 raise MissingInput(
-                    f"{name} ({job.key}) has not been built for this recipe: run `python -m stages.{name} RECIPE` first, or add --upstream"
+                    f"{name} ({job.key}) has not been built for this recipe: "
+                    f"run `python -m stages.{name} RECIPE` first, or add --upstream"
                 )
             artifacts.append(artifact)
         return artifacts
 
     def derived(self, stage: str) -> list[Artifact]:
-        """The artifacts, in the order in which they were made, that the producer of `stage` has published under this recipe."""
+        """The artifacts, in the order in which they were made, that the producer of `stage` has published under this
+        recipe."""
         (producer,) = self.jobs(self._producers[stage])
         found = [
             artifact for artifact in self.store.all(stage) if artifact.manifest.config.get("parent") == producer.key
@@ -103,7 +107,8 @@ class Resolver:
             artifact = self._chosen[name]
             if artifact.stage not in spec.stages:
                 raise InputError(
-                    f"{stage.name} takes {' or '.join(spec.stages)} as its {name}, and {artifact.path.name} is of {artifact.stage}"
+                    f"{stage.name} takes {' or '.join(spec.stages)} as its {name}, "
+                    f"and {artifact.path.name} is of {artifact.stage}"
                 )
             return [(artifact,)]
         first = spec.stages[0]
@@ -124,7 +129,8 @@ class Resolver:
         artifacts = self.derived(first)
         if not artifacts:
             raise MissingInput(
-                f"{stage.name} needs a {first} of this recipe: run `python -m stages.{self._producers[first]} RECIPE` first, or add --upstream"
+                f"{stage.name} needs a {first} of this recipe: "
+                f"run `python -m stages.{self._producers[first]} RECIPE` first, or add --upstream"
             )
         return [(artifact,) for artifact in (artifacts[-1:] if spec.default == "last" else artifacts)]
 
@@ -132,7 +138,8 @@ class Resolver:
 def lineage(
     artifact: Artifact, store: Store, depth: int = 0, seen: set[str] | None = None
 ) -> Iterator[tuple[int, str, str, Artifact | None]]:
-    """(depth, stage, key, artifact or None if it is gone) of an artifact and of all that it was made from; each one is followed once."""
+    """(depth, stage, key, artifact or None if it is gone) of an artifact and of all that it was made from; each one
+    is followed once."""
     seen = set() if seen is None else seen
     yield depth, artifact.stage, artifact.key, artifact
     for entries in artifact.manifest.inputs.values():

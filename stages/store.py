@@ -1,7 +1,7 @@
 """Where artifacts live: artifacts/<stage>/<label>-<key>/, and the run directories of long stages: runs/<key>/.
 
-An artifact appears by one rename of a finished directory and never changes. Names that begin with a dot are not artifacts: work directories
-(.work-<key>), leases (.lease-<key>), what is being removed (.trash-...).
+An artifact appears by one rename of a finished directory and never changes. Names that begin with a dot are not
+artifacts: work directories (.work-<key>), leases (.lease-<key>), what is being removed (.trash-...).
 """
 
 import os
@@ -92,7 +92,8 @@ class Store:
                     yield Artifact(path)
 
     def lookup(self, name: str) -> Artifact:
-        """The artifact that a user names by key, the first digits of it, `label-key`, or path. Raises InputError if none or several fit."""
+        """The artifact that a user names by key, the first digits of it, `label-key`, or path. Raises InputError if
+        none or several fit."""
         path = Path(name)
         if (path / MANIFEST).exists():
             return Artifact(path)
@@ -113,7 +114,8 @@ class Store:
         return found[0]
 
     def publish(self, work: Path, made: Manifest, lease: Lease) -> Artifact:
-        """Turn a work directory into an artifact. Raises StoreConflict if the key is there with another digest, LeaseLost if the lease is not ours."""
+        """Turn a work directory into an artifact. Raises StoreConflict if the key is there with another digest,
+        LeaseLost if the lease is not ours."""
         for entry in made.files:
             fsync_file(work / entry.path)
         for folder, _, _ in os.walk(work):

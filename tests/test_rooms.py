@@ -18,7 +18,15 @@ MAY_IMPORT = {
     "deployments": {"flows", "stages", "data.errors"},
 }
 HEAVY = ("torch", "transformers", "lm_eval", "datasets", "matplotlib", "prefect", "scipy")
-LIGHT_MODULES = ("stages.recipe", "stages.cli", "stages.resolve", "data.documents", "data.order", "data.shards", "stages.plan")
+LIGHT_MODULES = (
+    "stages.recipe",
+    "stages.cli",
+    "stages.resolve",
+    "data.documents",
+    "data.order",
+    "data.shards",
+    "stages.plan",
+)
 
 
 def imported(path: Path) -> Iterator[str]:
@@ -41,7 +49,9 @@ def test_a_room_imports_only_what_it_may(room: str) -> None:
     for path in sources(room):
         for module in imported(path):
             if module.partition(".")[0] in ROOMS:
-                assert any(module == name or module.startswith(f"{name}.") for name in allowed), f"{path} imports {module}"
+                assert any(module == name or module.startswith(f"{name}.") for name in allowed), (
+                    f"{path} imports {module}"
+                )
 
 
 @pytest.mark.parametrize("room", ["data", "eval", "stages"])

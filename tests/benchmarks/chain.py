@@ -1,8 +1,8 @@
 """`make bench-chain`: time and CPU of each stage of the demo, and what orchestration adds.
 
-The demo runs once, through Prefect, in a fresh store; each stage's cost stands in its manifest. What orchestration adds is measured by
-interleaved pairs on the tiny recipe: (A) the chain from a shell, one process per stage, (B) the same chain through Prefect, each in a fresh store;
-and the demo a second time, when every stage is a hit.
+The demo runs once, through Prefect, in a fresh store; each stage's cost stands in its manifest. What orchestration
+adds is measured by interleaved pairs on the tiny recipe: (A) the chain from a shell, one process per stage, (B) the
+same chain through Prefect, each in a fresh store; and the demo a second time, when every stage is a hit.
 """
 
 import argparse
@@ -26,7 +26,8 @@ def through_prefect(recipe: str, root: Path) -> Cost:
 def from_shell(recipe: str, root: Path) -> Cost:
     """Every stage by its own command, as a person would type them."""
     costs = [
-        measure([sys.executable, "-m", f"stages.{stage}", str(RECIPES / recipe), "--root", str(root)]) for stage in STAGES
+        measure([sys.executable, "-m", f"stages.{stage}", str(RECIPES / recipe), "--root", str(root)])
+        for stage in STAGES
     ]
     return Cost(sum(cost.wall_seconds for cost in costs), sum(cost.cpu_seconds for cost in costs))
 

@@ -1,9 +1,9 @@
 """How every figure of the project is measured and shown.
 
-Two commands are compared in interleaved pairs (A B A B ...) after a warm-up, since on a shared machine only the median of paired ratios, with its
-spread, means anything. A benchmark prints a table for people and, as its last line, one JSON object:
-{"bench": NAME, "figures": {...}, "machine": {...}, "versions": {...}}. The same object goes to results/NAME.json, from which
-`python -m tests.benchmarks.results` writes RESULTS.md.
+Two commands are compared in interleaved pairs (A B A B ...) after a warm-up, since on a shared machine only the
+median of paired ratios, with its spread, means anything. A benchmark prints a table for people and, as its last line,
+one JSON object: {"bench": NAME, "figures": {...}, "machine": {...}, "versions": {...}}. The same object goes to
+results/NAME.json, from which `python -m tests.benchmarks.results` writes RESULTS.md.
 """
 
 import json
@@ -54,7 +54,9 @@ def measure(command: Sequence[str], *, environment: Mapping[str, str] | None = N
     result = subprocess.run(command, capture_output=True, text=True, env={**os.environ, **(environment or {})})
     wall, after = time.perf_counter() - started, os.times()
     if result.returncode != 0:
-        raise RuntimeError(f"{' '.join(command)} ended with {result.returncode}:\n{result.stdout[-4000:]}\n{result.stderr[-4000:]}")
+        raise RuntimeError(
+            f"{' '.join(command)} ended with {result.returncode}:\n{result.stdout[-4000:]}\n{result.stderr[-4000:]}"
+        )
     cpu = after.children_user + after.children_system - before.children_user - before.children_system
     return Cost(wall, cpu)
 
@@ -71,7 +73,12 @@ def interleave(a: Callable[[], Cost], b: Callable[[], Cost], *, pairs: int, warm
 def machine() -> dict[str, Any]:
     """What the figures were measured on, without its name."""
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    return {"processor": _processor(), "cores": os.cpu_count(), "memory_gib": round(memory / 2**30, 1), "system": platform.system()}
+    return {
+        "processor": _processor(),
+        "cores": os.cpu_count(),
+        "memory_gib": round(memory / 2**30, 1),
+        "system": platform.system(),
+    }
 
 
 def _processor() -> str:
@@ -81,13 +88,22 @@ def _processor() -> str:
     return platform.machine()
 
 
-def report(name: str, headers: Sequence[str], rows: Sequence[Sequence[Any]], figures: Mapping[str, Any], packages: Sequence[str]) -> None:
+def report(
+    name: str,
+    headers: Sequence[str],
+    rows: Sequence[Sequence[Any]],
+    figures: Mapping[str, Any],
+    packages: Sequence[str],
+) -> None:
     """Print the table and the closing JSON line, and keep the object for RESULTS.md."""
     result = {
         "bench": name,
         "figures": {key: _rounded(value) for key, value in figures.items()},
         "machine": machine(),
-        "versions": {"python": platform.python_version(), **{package: metadata.version(package) for package in packages}},
+        "versions": {
+            "python": platform.python_version(),
+            **{package: metadata.version(package) for package in packages},
+        },
         "table": {"headers": list(headers), "rows": [[_rounded(cell) for cell in row] for row in rows]},
         "date": time.strftime("%Y-%m-%d", time.gmtime()),
     }

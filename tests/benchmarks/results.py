@@ -9,8 +9,8 @@ from tests.benchmarks.harness import RESULTS
 PAGE = Path(__file__).parent / "RESULTS.md"
 OPENING = """# Measured
 
-Each section is the last run of `make bench-NAME` as it was recorded; `python -m tests.benchmarks.results` writes this page from the
-files in `results/`. Ratios are medians of interleaved pairs with their smallest and largest value.
+Each section is the last run of `make bench-NAME` as it was recorded; `python -m tests.benchmarks.results` writes this
+page from the files in `results/`. Ratios are medians of interleaved pairs with their smallest and largest value.
 """
 
 
@@ -28,7 +28,8 @@ def _section(result: dict[str, Any]) -> str:
     lines = [
         f"## `make bench-{result['bench']}`",
         "",
-        f"{result['date']}; {machine['processor']}, {machine['cores']} cores, {machine['memory_gib']} GiB, {machine['system']}; "
+        f"{result['date']}; {machine['processor']}, {machine['cores']} cores, {machine['memory_gib']} GiB, "
+        + f"{machine['system']}; "
         + ", ".join(f"{name} {version}" for name, version in versions.items()),
         "",
         _row(result["table"]["headers"]),

@@ -1,4 +1,5 @@
-"""Small stages that use every part of the contract: an external file, a resumable stage, derived artifacts, and each kind of input."""
+"""Small stages that use every part of the contract: an external file, a resumable stage, derived artifacts, and each
+kind of input."""
 
 import os
 import shutil

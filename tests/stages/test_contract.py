@@ -261,7 +261,9 @@ def test_a_full_disk_is_explained_and_loses_nothing(tmp_path: Path) -> None:
     assert digests(run_chain(resolver(clean), ("gather", "parts"))) == made
 
 
-def test_a_full_disk_that_a_library_reports_in_words_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_that_a_library_reports_in_words_of_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def run(*_: object) -> Facts:
         raise RuntimeError("failed writing tensor")
 
@@ -269,7 +271,7 @@ def test_a_full_disk_that_a_library_reports_in_words_of_its_own(tmp_path: Path, 
     job = Job(stage=stage, config=Empty(), externals={}, inputs={}, label="x")
     with pytest.raises(RuntimeError, match="failed writing"):
         execute(job, Store(tmp_path))
-    monkeypatch.setattr("stages.base.FULL_DISK_BYTES", 1 << 60)
+    monkeypatch.setattr("stages.disk.FULL_BYTES", 1 << 60)
     with pytest.raises(TryAgain, match="is full"):
         execute(job, Store(tmp_path))
 

@@ -1,6 +1,6 @@
 """One meaning, one fingerprint; what cannot be encoded is refused."""
 
-from enum import Enum
+from enum import StrEnum
 from pathlib import Path
 
 import pytest
@@ -12,7 +12,7 @@ from stages import fingerprint
 from stages.config import StageConfig, runtime, shared
 
 
-class Colour(str, Enum):
+class Colour(StrEnum):
     RED = "red"
 
 
@@ -48,7 +48,9 @@ def test_equal_digests_exactly_for_equal_canonical_values(value: object, other: 
 
 def test_runtime_fields_are_not_identity() -> None:
     assert fingerprint.identity(Config()) == fingerprint.identity(Config(retries=9, batch=1))
-    assert fingerprint.identity(Config()) == fingerprint.identity(Config(inner=Inner(threads=7), table=Inner(threads=7)))
+    assert fingerprint.identity(Config()) == fingerprint.identity(
+        Config(inner=Inner(threads=7), table=Inner(threads=7))
+    )
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,5 @@
-"""A stage that is killed at any write, rename or fsync, and run again, gives what an undisturbed run gives, and leaves nothing behind."""
+"""A stage that is killed at any write, rename or fsync, and run again, gives what an undisturbed run gives, and
+leaves nothing behind."""
 
 import itertools
 import os
@@ -17,7 +18,8 @@ WRITE_FLAGS = os.O_WRONLY | os.O_RDWR
 
 
 def run_killed_at(root: Path, operation: int) -> bool:
-    """Run the chain in a child that is killed just before its disk operation number `operation`. True if it was, False if it came to the end."""
+    """Run the chain in a child that is killed just before its disk operation number `operation`. True if it was,
+    False if it came to the end."""
     pid = os.fork()
     if pid == 0:
         _kill_self_at(str(root), operation)
@@ -36,9 +38,9 @@ def _kill_self_at(root: str, operation: int) -> None:
             os.kill(os.getpid(), signal.SIGKILL)
 
     def audit(event: str, arguments: tuple) -> None:
-        if event in DISK_EVENTS and str(arguments[0]).startswith(root):
-            if event != "open" or (isinstance(arguments[2], int) and arguments[2] & WRITE_FLAGS):
-                count()
+        writes = event != "open" or (isinstance(arguments[2], int) and arguments[2] & WRITE_FLAGS)
+        if event in DISK_EVENTS and writes and str(arguments[0]).startswith(root):
+            count()
 
     def counted(function):  # type: ignore[no-untyped-def]
         def call(*arguments):  # type: ignore[no-untyped-def]

@@ -85,7 +85,13 @@ def test_the_heartbeat_thread_runs(tmp_path: Path) -> None:
 
 def test_the_lease_of_a_killed_process_is_free_at_once(tmp_path: Path) -> None:
     path = tmp_path / ".lease"
-    code = f"import os, signal; from pathlib import Path; from stages.lease import Lease; l = Lease(Path({str(path)!r})); l.acquire(); os.kill(os.getpid(), signal.SIGKILL)"
+    lines = (
+        "import os",
+        "from pathlib import Path",
+        "from stages.lease import Lease",
+        f"lease = Lease(Path({str(path)!r}))",
+    )
+    code = "; ".join((*lines, "lease.acquire()", "os.kill(os.getpid(), 9)"))
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == -9
     assert path.exists()
     owner = Lease(path)
