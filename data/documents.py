@@ -106,17 +106,21 @@ def admit(value: object, place: Place, *, group: str, repairs: Counter[str], num
 
 
 def batches(documents: Iterable[Document], batch_bytes: int = BATCH_BYTES) -> Iterator[pa.RecordBatch]:
-    """Documents in order as record batches of `SCHEMA` with about `batch_bytes` of strings each; one long document may be a batch by itself."""
-    rows: list[Document] = []
-    size = 0
+    """Record batches of `SCHEMA`, each of one domain and with about `batch_bytes` of strings (one long document may be a batch by itself).
+
+    Documents of a domain keep their order. A string never comes near the 32-bit offsets of the short columns, and texts have 64-bit offsets.
+    """
+    rows: dict[str, list[Document]] = {}
+    sizes: Counter[str] = Counter()
     for document in documents:
-        rows.append(document)
-        size += len(document.text.encode()) + len(document.id) + len(document.group) + len(document.source)
-        if size >= batch_bytes:
-            yield _batch(rows)
-            rows, size = [], 0
-    if rows:
-        yield _batch(rows)
+        domain = document.domain
+        rows.setdefault(domain, []).append(document)
+        sizes[domain] += len(document.text.encode()) + len(document.id) + len(document.group) + len(document.source)
+        if sizes[domain] >= batch_bytes:
+            yield _batch(rows.pop(domain))
+            del sizes[domain]
+    for domain in sorted(rows):
+        yield _batch(rows[domain])
 
 
 def _batch(rows: list[Document]) -> pa.RecordBatch:

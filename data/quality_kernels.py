@@ -6,7 +6,7 @@ Here a word is a run of bytes that are not ASCII white space; its length is in c
 import numba
 import numpy as np
 
-from data.words import LETTER, character_class, decode, longest
+from data.words import character_class, decode, longest
 
 _PRIME = np.uint64(0x100000001B3)
 _START = np.uint64(0xCBF29CE484222325)

@@ -3,6 +3,7 @@
 import glob
 import hashlib
 import json
+import re
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -12,12 +13,14 @@ from typing import Any
 from data.compressed import open_stream
 from data.documents import INVALID_UTF8, MALFORMED_JSON, Document, Place, Rejected, admit, clean
 from data.errors import InputError
+from data.filehash import FileHashes
 
 PROGRESS_RECORDS = 256
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 Record = Document | Rejected
 Progress = Callable[[int], None]
+ShareProgress = Callable[[float], None]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,8 +65,8 @@ def read_text(path: Path, domain: str, repairs: Counter[str]) -> Record:
     return admit(content, Place(str(path), domain, str(path)), group=str(path), repairs=repairs)
 
 
-def read_parquet(path: Path, fields: Fields, domain: str, repairs: Counter[str], progress: Progress) -> Iterator[Record]:
-    """A Parquet file with a column of texts. `progress` is told rows."""
+def read_parquet(path: Path, fields: Fields, domain: str, repairs: Counter[str], progress: ShareProgress) -> Iterator[Record]:
+    """A Parquet file with a column of texts. `progress` is told the share of rows that is read."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -80,7 +83,7 @@ def read_parquet(path: Path, fields: Fields, domain: str, repairs: Counter[str],
                     record = {name: values[i] for name, values in others.items()} | {fields.text: text}
                     yield _from_record(record, fields, Place(f"{path}#{row + i}", domain, str(path)), repairs)
                 row += len(texts)
-                progress(row)
+                progress(row / max(1, file.metadata.num_rows))
     except (pa.ArrowException, OSError) as error:
         raise InputError(f"{path}: not a readable Parquet file ({error}); fetch or write it again, then run the same command") from None
 
@@ -108,6 +111,24 @@ def read_huggingface(
             yield _from_record(record, fields, Place(f"{source}#{number}", domain, source), repairs)
     except (OSError, ValueError, KeyError, datasets.exceptions.DatasetsError, datasets.exceptions.DatasetGenerationError) as error:
         raise InputError(f"dataset {name!r} (subset {subset}, split {split!r}) cannot be read: {error}; correct the name, or download it first") from None
+
+
+def huggingface_identity(name: str, revision: str | None, hashes: FileHashes) -> dict[str, object]:
+    """What decides the content of a dataset: the digests of a local folder's files, or the commit on the hub (looked up unless `revision` is one)."""
+    folder = Path(name)
+    if folder.is_dir():
+        files = sorted(path for path in folder.rglob("*") if path.is_file())
+        return {"files": {path.relative_to(folder).as_posix(): list(hashes.of(path)) for path in files}}
+    if revision is not None and re.fullmatch(r"[0-9a-f]{40}", revision):
+        return {"commit": revision}
+    import huggingface_hub
+
+    try:
+        return {"commit": huggingface_hub.HfApi().dataset_info(name, revision=revision).sha}
+    except (OSError, ValueError, huggingface_hub.errors.HTTPError) as error:
+        raise InputError(
+            f"dataset {name!r} is no folder here and cannot be looked up ({type(error).__name__}); correct the name, or set `revision` to a commit"
+        ) from None
 
 
 def _from_json(line: bytes, fields: Fields, place: Place, repairs: Counter[str]) -> Record:

@@ -167,11 +167,15 @@ class TokenShard:
         """Tokens of one document, its end-of-document token included: uint16|uint32[n]."""
         return TokenStream([self]).read(int(self.offsets[index]), int(self.offsets[index + 1] - self.offsets[index]))
 
+    def read(self) -> np.ndarray:
+        """All tokens: uint16|uint32[n]; a view if the shard is of one batch, as ours are."""
+        return TokenStream([self]).read(0, self.num_tokens)
+
     def check(self) -> None:
         """Read every token once. Raises InputError if a byte has changed since the writing, or an id is outside the
         vocabulary.
         """
-        tokens = np.concatenate(self.segments) if self.segments else np.empty(0, self.header.dtype)
+        tokens = self.read()
         if tokens.size and int(tokens.max()) >= self.header.vocabulary_size:
             raise InputError(
                 f"token shard {self.path} holds id {tokens.max()}, outside its vocabulary of "

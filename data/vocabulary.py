@@ -26,7 +26,7 @@ import re
 import threading
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -43,6 +43,19 @@ NUM_CONTROL = 3
 FIRST_BYTE_ID = NUM_CONTROL
 SPACE_SYMBOL = "\u2581"  # how SentencePiece writes a space
 ENCODE_BATCH_BYTES = 4_000_000
+SETTINGS: dict[str, Any] = {
+    "model_type": "bpe",
+    "normalization_rule_name": "identity",
+    "byte_fallback": True,
+    "add_dummy_prefix": False,
+    "remove_extra_whitespaces": False,
+    "allow_whitespace_only_pieces": True,
+    "split_digits": True,
+    "unk_id": UNKNOWN_ID,
+    "bos_id": BEGINNING_ID,
+    "eos_id": END_ID,
+    "pad_id": -1,
+}
 
 
 def train_vocabulary(
@@ -64,20 +77,10 @@ def train_vocabulary(
         sentencepiece.SentencePieceTrainer.train(
             sentence_iterator=iter(chunks),
             model_writer=model,
-            model_type="bpe",
             vocab_size=size,
             character_coverage=character_coverage,
             max_sentence_length=CHUNK_BYTES,
-            byte_fallback=True,
-            normalization_rule_name="identity",
-            add_dummy_prefix=False,
-            remove_extra_whitespaces=False,
-            allow_whitespace_only_pieces=True,
-            split_digits=True,
-            unk_id=UNKNOWN_ID,
-            bos_id=BEGINNING_ID,
-            eos_id=END_ID,
-            pad_id=-1,
+            **SETTINGS,
             num_threads=1,
             minloglevel=2,
         )

@@ -1,0 +1,144 @@
+"""The corpus while it is being curated: shards of documents, and the record of all that was dropped."""
+
+import threading
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from data.documents import SCHEMA, Rejected, text_buffers
+from data.quality import Preset
+from stages.executor import map_shards
+from stages.journal import Journal
+
+DROPPED_SCHEMA = pa.schema(
+    [
+        ("id", pa.string()),
+        ("domain", pa.string()),
+        ("reason", pa.string()),
+        ("detail", pa.string()),
+        ("value", pa.float64()),
+        ("num_bytes", pa.int64()),
+    ]
+)
+COMPRESSION = "zstd"
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+
+@dataclass(frozen=True)
+class Shard:
+    """Documents of one domain on one side of the held-out split, in a batch of `data.documents.SCHEMA`."""
+
+    batch: pa.RecordBatch
+    preset: Preset
+    heldout: bool = False
+
+    @property
+    def domain(self) -> str:
+        return self.batch.column("domain")[0].as_py()
+
+    @property
+    def texts(self) -> pa.LargeStringArray:
+        return self.batch.column("text")
+
+    @property
+    def num_bytes(self) -> np.ndarray:
+        """int64[num_rows], of UTF-8 text."""
+        return np.diff(text_buffers(self.texts)[1])
+
+
+@dataclass
+class Dropped:
+    """Every record that left the corpus, with why."""
+
+    rows: dict[str, list[Any]] = field(default_factory=lambda: {name: [] for name in DROPPED_SCHEMA.names})
+    documents: dict[str, Counter[str]] = field(default_factory=dict)
+    num_bytes: dict[str, Counter[str]] = field(default_factory=dict)
+
+    def add(self, *, id: str, domain: str, reason: str, detail: str, value: float | None, num_bytes: int) -> None:
+        for name, entry in (("id", id), ("domain", domain), ("reason", reason), ("detail", detail), ("value", value), ("num_bytes", num_bytes)):
+            self.rows[name].append(entry)
+        self.documents.setdefault(domain, Counter())[reason] += 1
+        self.num_bytes.setdefault(domain, Counter())[reason] += num_bytes
+
+    def add_rejected(self, record: Rejected) -> None:
+        self.add(id=record.id, domain=record.domain, reason=record.reason, detail=record.detail, value=None, num_bytes=record.num_bytes)
+
+    def table(self) -> pa.Table:
+        return pa.table([pa.array(self.rows[entry.name], entry.type) for entry in DROPPED_SCHEMA], schema=DROPPED_SCHEMA)
+
+    def biggest_reason(self, domain: str | None = None) -> str:
+        """The reason that took most documents of a domain or of the corpus, with how many, for a message."""
+        total: Counter[str] = Counter()
+        for name, reasons in self.documents.items():
+            if domain in (None, name):
+                total.update(reasons)
+        if not total:
+            return "none were dropped"
+        reason, count = min(total.items(), key=lambda entry: (-entry[1], entry[0]))
+        return f"{count} of {sum(total.values())} as {reason!r}"
+
+
+@dataclass
+class Decision:
+    """What a step decided on each row of a shard. reason: index into `reasons` or -1 for a row that stays; detail and value by row."""
+
+    reason: np.ndarray
+    reasons: Sequence[str]
+    detail: Callable[[int], str]
+    value: Callable[[int], float | None]
+
+
+def apply(shards: list[Shard], decisions: list[Decision], dropped: Dropped) -> list[Shard]:
+    """The shards without the rows that were decided against; those are recorded. Shards that become empty are gone."""
+    left = []
+    for shard, decision in zip(shards, decisions, strict=True):
+        ids, sizes, domain = shard.batch.column("id"), shard.num_bytes, shard.domain
+        gone = np.nonzero(decision.reason >= 0)[0].tolist()
+        for row in gone:
+            dropped.add(
+                id=ids[row].as_py(),
+                domain=domain,
+                reason=decision.reasons[decision.reason[row]],
+                detail=decision.detail(row),
+                value=decision.value(row),
+                num_bytes=int(sizes[row]),
+            )
+        kept = shard.batch.filter(pa.array(decision.reason < 0)) if gone else shard.batch
+        if kept.num_rows:
+            left.append(Shard(kept, shard.preset, shard.heldout))
+    return left
+
+
+def map_with_progress(function: Callable[[Item], Result], items: Sequence[Item], *, name: str, workers: int, journal: Journal) -> list[Result]:
+    """`map_shards` that reports how many shards are done."""
+    lock = threading.Lock()
+    done = 0
+
+    def one(item: Item) -> Result:
+        nonlocal done
+        result = function(item)
+        with lock:
+            done += 1
+            journal.progress(name, done, len(items), unit="shards")
+        return result
+
+    return map_shards(one, items, workers)
+
+
+def write(shards: Sequence[Shard], path: Path) -> tuple[int, int]:
+    """Write the documents of shards as one Parquet file; returns (documents, bytes of text)."""
+    documents = num_bytes = 0
+    with pq.ParquetWriter(path, SCHEMA, compression=COMPRESSION) as writer:
+        for shard in shards:
+            writer.write_batch(shard.batch)
+            documents += shard.batch.num_rows
+            num_bytes += int(shard.num_bytes.sum())
+    return documents, num_bytes

@@ -1,0 +1,240 @@
+"""The steps of curation, in the order in which they happen.
+
+1. read; records that are not text are set aside
+2. quality: each document by itself, so that this can stand before the split without a leak
+3. held-out split by group
+4. exact duplicates, then near duplicates; held-out text survives against training text
+5. decontamination of training text against held-out text and suite items
+
+A document that is dropped is recorded with its reason, and at the end in = training + held-out + dropped is asserted in documents and bytes, per domain.
+"""
+
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from data.decontaminate import JudgedText
+from data.dedup import exact_survivors, fingerprints, near_duplicates, rank
+from data.errors import InputError
+from data.quality import NOT_JUDGED, RULES, judge
+from data.split import heldout_groups
+from eval.suites import fixed_texts
+from stages.base import Facts
+from stages.curate.config import CurateConfig
+from stages.curate.corpus import COMPRESSION, Decision, Dropped, Shard, apply, map_with_progress, write
+from stages.curate.sources import Reading, as_facts, preset, read
+from stages.errors import TryAgain
+from stages.journal import Journal
+
+EXACT = ("exact duplicate of training text", "exact duplicate of held-out text")
+NEAR = ("near duplicate of training text", "near duplicate of held-out text")
+OVERLAP = ("overlap with held-out text", "overlap with suite items", "holds a suite item")
+
+
+class Curation:
+    """One run of the stage: the shards as they become fewer, and what is found out on the way."""
+
+    def __init__(self, config: CurateConfig, journal: Journal) -> None:
+        self.config = config
+        self.journal = journal
+        self.shards: list[Shard] = []
+        self.dropped = Dropped()
+        self.facts: dict[str, Any] = {}
+        self.documents_in: Counter[str] = Counter()
+        self.bytes_in: Counter[str] = Counter()
+
+    def read(self) -> None:
+        taken: set[str] = set()
+        facts = []
+        for source in self.config.sources:
+            reading = Reading()
+            for batch in read(source, taken, reading, self.journal):
+                self.shards.append(Shard(batch, preset(source, batch.column("domain")[0].as_py())))
+            for record in reading.rejected:
+                self.dropped.add_rejected(record)
+                self.documents_in[record.domain] += 1
+                self.bytes_in[record.domain] += record.num_bytes
+            self.documents_in.update(reading.documents)
+            self.bytes_in.update(reading.text_bytes)
+            facts.append(as_facts(source, reading))
+        self.facts["sources"] = facts
+        self._require_text()
+
+    def judge_quality(self) -> None:
+        verdicts = self._map(lambda shard: judge(shard.texts, shard.preset), "quality")
+        not_judged: dict[str, dict[str, int]] = {}
+        decisions = []
+        for shard, verdict in zip(self.shards, verdicts):
+            if not verdict.judged.all():
+                entry = not_judged.setdefault(shard.domain, {"documents": 0, "bytes": 0})
+                entry["documents"] += int((~verdict.judged).sum())
+                entry["bytes"] += int(shard.num_bytes[~verdict.judged].sum())
+            rules = RULES[shard.preset]
+            decisions.append(
+                Decision(
+                    verdict.rule,
+                    [f"quality: {rule.name}" for rule in rules],
+                    detail=lambda row, rules=rules, found=verdict: f"bound {rules[found.rule[row]].bound:g}",
+                    value=lambda row, found=verdict: float(found.value[row]),
+                )
+            )
+        self.facts[NOT_JUDGED] = not_judged
+        self.shards = apply(self.shards, decisions, self.dropped)
+        self._require_text()
+
+    def split(self) -> None:
+        sizes = []
+        for shard in self.shards:
+            sizes += zip([shard.domain] * shard.batch.num_rows, shard.batch.column("group").to_pylist(), shard.num_bytes.tolist())
+        held = heldout_groups(sizes, fraction=self.config.heldout_fraction, most_bytes=self.config.heldout_max_bytes, seed=self.config.heldout_seed)
+        names = pa.array(sorted(held), pa.string())
+        divided = []
+        for shard in self.shards:
+            mask = pa.compute.is_in(shard.batch.column("group"), names)
+            for heldout, chosen in ((False, pa.compute.invert(mask)), (True, mask)):
+                batch = shard.batch.filter(chosen)
+                if batch.num_rows:
+                    divided.append(Shard(batch, shard.preset, heldout))
+        self.shards = divided
+        self.facts["heldout_groups"] = len(held)
+
+    def remove_exact_duplicates(self) -> None:
+        prints = np.concatenate(self._map(lambda shard: fingerprints(shard.texts), "fingerprints"))
+        survivor = exact_survivors([shard.texts for shard in self.shards], prints, self._ranks(prints))
+        self._remove_in_favour(survivor, np.ones(len(survivor)), EXACT)
+
+    def remove_near_duplicates(self) -> None:
+        settings = self.config.near_duplicates()
+        self.journal.event(
+            "note",
+            text=f"near duplicates: {settings.bands} bands of {settings.rows} rows are expected to find {settings.expected_recall:.3f} of the pairs at "
+            f"{settings.threshold:g}, and {settings.recall_at((1 + settings.threshold) / 2):.3f} half-way to equal",
+        )
+        prints = np.concatenate(self._map(lambda shard: fingerprints(shard.texts), "fingerprints of distinct texts"))
+        steps = iter(("near duplicates: signatures", "near duplicates: comparison"))
+
+        def run(function: Callable, items: Any) -> list:
+            return map_with_progress(function, list(items), name=next(steps), workers=self.config.workers, journal=self.journal)
+
+        found = near_duplicates([shard.texts for shard in self.shards], self._ranks(prints), settings, run)
+        self.facts["near_duplicates"] = {
+            "expected_recall_at_threshold": round(settings.expected_recall, 6),
+            "too_short_for_an_ngram": found.num_too_short,
+            "candidates": found.num_candidates,
+            "compared_exactly": found.num_compared,
+        }
+        self._remove_in_favour(found.survivor, found.similarity, NEAR)
+
+    def decontaminate(self) -> None:
+        n = self.config.overlap_ngram_words
+        heldout = JudgedText((text for shard in self.shards if shard.heldout for text in shard.texts.to_pylist()), ngram_words=n, as_items=False)
+        items = JudgedText(fixed_texts(self.config.suites.names, self.config.suites.waived_tasks), ngram_words=n, as_items=True)
+        self.facts["decontamination"] = {
+            "heldout_texts": heldout.num_texts,
+            "heldout_ngrams": heldout.num_ngrams,
+            "suite_items": items.num_texts,
+            "suite_ngrams": items.num_ngrams,
+            "suite_items_too_short": items.num_too_short,
+        }
+
+        def decide(shard: Shard) -> Decision:
+            rows = shard.batch.num_rows
+            if shard.heldout:
+                return Decision(np.full(rows, -1), OVERLAP, detail=str, value=float)
+            in_heldout, in_items = heldout.overlap(shard.texts), items.overlap(shard.texts)
+            values = (in_heldout.text_share, in_items.text_share, in_items.item_share)
+            bounds = (self.config.overlap_text_share, self.config.overlap_text_share, self.config.overlap_item_share)
+            reason = np.full(rows, -1, np.int64)
+            for index in reversed(range(len(OVERLAP))):
+                reason[values[index] >= bounds[index]] = index
+            return Decision(
+                reason,
+                OVERLAP,
+                detail=lambda row: f"item {in_items.item[row]}" if reason[row] == 2 else f"bound {bounds[reason[row]]:g}",
+                value=lambda row: float(values[reason[row]][row]),
+            )
+
+        self.shards = apply(self.shards, self._map(decide, "decontamination"), self.dropped)
+
+    def write(self, out: Path) -> None:
+        domains = {}
+        for number, domain in enumerate(sorted(self.documents_in), start=1):
+            entry: dict[str, Any] = {"documents_in": self.documents_in[domain], "bytes_in": self.bytes_in[domain]}
+            for side, heldout in (("train", False), ("heldout", True)):
+                chosen = [shard for shard in self.shards if shard.domain == domain and shard.heldout is heldout]
+                if not chosen:
+                    raise InputError(self._nothing_left(f"domain {domain!r} has no {'held-out' if heldout else 'training'} text left", domain))
+                (out / side).mkdir(exist_ok=True)
+                entry[f"{side}_documents"], entry[f"{side}_bytes"] = write(chosen, out / side / f"{domain}.parquet")
+            documents, num_bytes = self.dropped.documents.get(domain, Counter()), self.dropped.num_bytes.get(domain, Counter())
+            entry["dropped"] = {reason: {"documents": documents[reason], "bytes": num_bytes[reason]} for reason in sorted(documents)}
+            assert entry["documents_in"] == entry["train_documents"] + entry["heldout_documents"] + documents.total(), (domain, entry)
+            assert entry["bytes_in"] == entry["train_bytes"] + entry["heldout_bytes"] + num_bytes.total(), (domain, entry)
+            lost = num_bytes.total() / max(1, entry["bytes_in"])
+            if lost > self.config.warn_lost_share:
+                self.journal.warning(f"domain {domain!r} lost {lost:.0%} of its bytes: {self.dropped.biggest_reason(domain)}; dropped.parquet lists them")
+            domains[domain] = entry
+            self.journal.progress("write", number, len(self.documents_in), unit="domains")
+        pq.write_table(self.dropped.table(), out / "dropped.parquet", compression=COMPRESSION)
+        self.facts["domains"] = domains
+
+    def _map(self, function: Callable[[Shard], Any], name: str) -> list[Any]:
+        return map_with_progress(function, self.shards, name=name, workers=self.config.workers, journal=self.journal)
+
+    def _ranks(self, prints: np.ndarray) -> np.ndarray:
+        return rank(
+            num_bytes=np.concatenate([shard.num_bytes for shard in self.shards]),
+            prints=prints,
+            ids=pa.chunked_array([shard.batch.column("id") for shard in self.shards]),
+            is_training=np.repeat([not shard.heldout for shard in self.shards], [shard.batch.num_rows for shard in self.shards]),
+        )
+
+    def _remove_in_favour(self, survivor: np.ndarray, similarity: np.ndarray, reasons: tuple[str, str]) -> None:
+        """Drop the rows that have a survivor. survivor: int64 over all rows, -1 for none. reasons: if the survivor is training text, if it is held-out."""
+        ids = [name for shard in self.shards for name in shard.batch.column("id").to_pylist()]
+        heldout = np.repeat([shard.heldout for shard in self.shards], [shard.batch.num_rows for shard in self.shards])
+        reason = np.where(survivor < 0, -1, heldout[survivor].astype(np.int64))
+        decisions, first = [], 0
+        for shard in self.shards:
+            decisions.append(
+                Decision(
+                    reason[first : first + shard.batch.num_rows],
+                    reasons,
+                    detail=lambda row, first=first: ids[survivor[first + row]],
+                    value=lambda row, first=first: float(similarity[first + row]),
+                )
+            )
+            first += shard.batch.num_rows
+        self.shards = apply(self.shards, decisions, self.dropped)
+
+    def _require_text(self) -> None:
+        for domain in sorted(self.documents_in):
+            if not any(shard.domain == domain for shard in self.shards):
+                what = "the corpus is empty" if not self.shards else f"domain {domain!r} is empty"
+                raise InputError(self._nothing_left(what, None if not self.shards else domain))
+
+    def _nothing_left(self, what: str, domain: str | None) -> str:
+        count = self.documents_in[domain] if domain else self.documents_in.total()
+        advice = "check the source's fields and encoding" if not domain else "add text, loosen what dropped it, or take the domain out"
+        return f"{what}: of {count} records read, {self.dropped.biggest_reason(domain)} were dropped; {advice}"
+
+
+def curate(config: CurateConfig, out: Path, journal: Journal, externals: Callable[[CurateConfig], dict[str, Any]]) -> Facts:
+    """Read, clean, divide and write the corpus."""
+    before = externals(config)
+    curation = Curation(config, journal)
+    curation.read()
+    if externals(config) != before:
+        raise TryAgain("a source changed while it was being read; run the same command again once it is complete")
+    curation.judge_quality()
+    curation.split()
+    curation.remove_exact_duplicates()
+    curation.remove_near_duplicates()
+    curation.decontaminate()
+    curation.write(out)
+    return Facts(facts=curation.facts)

@@ -1,0 +1,35 @@
+"""The curate stage's declaration.
+
+Run: python -m stages.curate RECIPE
+
+Result: train/<domain>.parquet and heldout/<domain>.parquet (id, text, domain, group, source; in the order of the sources), and dropped.parquet, which lists
+every record that is in neither, with its reason.
+"""
+
+from pathlib import Path
+from typing import Any
+
+from data.filehash import FileHashes
+from eval.suites import digest
+from stages.base import Facts, Inputs, Stage
+from stages.curate.config import CurateConfig
+from stages.journal import Journal
+
+
+def externals(config: CurateConfig) -> dict[str, Any]:
+    """What the text depends on outside the store: the content of every source, and what the suites will ask."""
+    from stages.curate.sources import identity
+
+    with FileHashes(Path(config.hash_cache)) as hashes:
+        sources = [identity(source, hashes) for source in config.sources]
+    return {"sources": sources, "suites": digest(config.suites.names)}
+
+
+def run(config: CurateConfig, inputs: Inputs, out: Path, journal: Journal) -> Facts:
+    """Raises InputError for a source that cannot be read, and for a corpus or a domain of which nothing is left; TryAgain if a source changes meanwhile."""
+    from stages.curate.pipeline import curate
+
+    return curate(config, out, journal, externals)
+
+
+STAGE = Stage(name="curate", revision=1, config=CurateConfig, inputs={}, run=run, externals=externals)
