@@ -239,7 +239,7 @@ def set_aside(path: Path, why: str) -> Path:
 
 
 def remove(path: Path) -> None:
-    """Delete a complete checkpoint so that a kill on the way leaves an unfinished one."""
-    (path / CHECKSUMS).unlink()
-    fsync_directory(path)
-    shutil.rmtree(path)
+    """Delete a checkpoint so that a kill on the way leaves one that is known to be unfinished."""
+    work = path.with_name(f"{path.name}.tmp")
+    path.rename(work)
+    shutil.rmtree(work)

@@ -30,6 +30,7 @@ def heldout_loss(
     import torch
 
     from stages.pretrain.loop import micro_batches, summed_loss, target_count
+    from stages.pretrain.parallel import reshard
 
     batch = loader.batch(0)
     total = 0.0
@@ -37,6 +38,7 @@ def heldout_loss(
     with torch.no_grad():
         for inputs, targets in micro_batches(batch.inputs, batch.targets, size=micro_batch, most_rows=most_rows):
             total += summed_loss(model, inputs.to(ranks.device), targets.to(ranks.device)).item()
+    reshard(model)
     model.train()
     loss, tokens = ranks.sum([total, float(target_count(batch.targets))]).tolist()
     return loss / tokens

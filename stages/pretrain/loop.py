@@ -6,7 +6,6 @@ The loss of a step is the sum over all target tokens of the global batch divided
 import math
 import time
 from collections.abc import Iterator
-from contextlib import closing
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -128,16 +127,15 @@ def train(training: Training, state: StepState, records: Records) -> StepState:
     durable = set(config.durable_steps())
     saved_at = time.monotonic()
     remaining = config.num_steps - state.step
-    with closing(
-        training.train.read_ahead(first_step=state.step, num_steps=remaining, depth=config.prefetch_batches)
+    with training.train.read_ahead(
+        first_step=state.step, num_steps=remaining, depth=config.prefetch_batches
     ) as batches:
+        started, waited = time.perf_counter(), 0.0
         for batch in batches:
-            started, waited = time.perf_counter(), batches.waited_seconds
             step = batch.step + 1
             training.hook("begin", step, ranks.rank, None)
-            result = train_step(
-                training, batch, step=step, save_wanted=time.monotonic() - saved_at >= config.checkpoint_seconds
-            )
+            is_due = time.monotonic() - saved_at >= config.checkpoint_seconds
+            result = train_step(training, batch, step=step, save_wanted=is_due)
             state = after(state, result, step)
             records.step(
                 {
@@ -150,7 +148,7 @@ def train(training: Training, state: StepState, records: Records) -> StepState:
                 {
                     "step": step,
                     "seconds": round(time.perf_counter() - started, 6),
-                    "data_wait_seconds": round(waited, 6),
+                    "data_wait_seconds": round(batches.waited_seconds - waited, 6),
                 },
             )
             training.hook("end", step, ranks.rank, None)
@@ -159,6 +157,7 @@ def train(training: Training, state: StepState, records: Records) -> StepState:
             if step in durable or result.save_wanted:
                 save(training, state, records)
                 saved_at = time.monotonic()
+            started, waited = time.perf_counter(), batches.waited_seconds
     return state
 
 

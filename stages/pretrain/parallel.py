@@ -137,3 +137,12 @@ def reduce_gradients(model: "torch.nn.Module", wanted: bool) -> None:
 
     if isinstance(model, FSDPModule):
         model.set_requires_gradient_sync(wanted)
+
+
+def reshard(model: "torch.nn.Module") -> None:
+    """Give up what a forward pass without a backward pass has gathered, so that the model's parameters are its shards again."""
+    from torch.distributed.fsdp import FSDPModule
+
+    for module in model.modules():
+        if isinstance(module, FSDPModule):
+            module.reshard()

@@ -2,7 +2,6 @@
 
 import json
 import os
-from pathlib import Path
 from types import TracebackType
 from typing import Any
 
@@ -14,7 +13,7 @@ class Records:
     """Appends a line to both files after each step. Only the main rank writes; any other gets an object that does nothing."""
 
     def __init__(self, run: RunDirectory, *, writes: bool) -> None:
-        self._files = [open(path, "ab") for path in (run.metrics, run.timing)] if writes else []
+        self._files = [path.open("ab") for path in (run.metrics, run.timing)] if writes else []
 
     def step(self, metrics: dict[str, Any], timing: dict[str, Any]) -> None:
         """One step's lines; each reaches the file as one write."""

@@ -16,16 +16,13 @@ import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Any
 
 from data.errors import InputError
 from stages.errors import BAD_INPUT, FAILED, OK, TRY_AGAIN
 from stages.files import write_json
 from stages.pretrain.job import Job, RunDirectory
 from stages.pretrain.processes import die_with_parent
-
-ROLL_BACK = 70
-HARDWARE = 71
+from stages.pretrain.supervise import ROLL_BACK
 
 
 def main(job_path: str) -> int:
@@ -173,8 +170,7 @@ def record_failure(run: RunDirectory, rank: int, code: int, error: BaseException
 @contextmanager
 def only_worker(run: RunDirectory, rank: int) -> Iterator[None]:
     """Hold the run directory, so that ranks of an attempt that was just killed are gone before those of the next one write."""
-    lock: IO[Any] = open(f"{run.lock}-{rank:05d}", "w")
-    with lock:
+    with open(f"{run.lock}-{rank:05d}", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
 

@@ -1,0 +1,90 @@
+"""What to do when an attempt ends: a pure function of how it ended and of how earlier attempts did.
+
+| exit code        | meaning                         | decision                                                                     |
+|------------------|---------------------------------|------------------------------------------------------------------------------|
+| 0                | the last step is done           | done                                                                         |
+| 2                | the user's input                | stop, exit code 2                                                            |
+| 70               | loss or gradient is not finite  | roll back to the newest healthy checkpoint and replay; stop if it comes back |
+| 71               | hardware suspected              | stop: the same machine would go on computing wrongly                         |
+| 75               | not possible now (disk full)    | stop, exit code 75                                                           |
+| anything else    | a crash, a killed process       | relaunch from the newest checkpoint, unless it no longer gets further        |
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+from stages.errors import BAD_INPUT, FAILED, OK, TRY_AGAIN
+
+ROLL_BACK = 70
+HARDWARE = 71
+
+
+class Action(str, Enum):
+    """What the supervisor does next."""
+
+    DONE = "done"
+    RELAUNCH = "relaunch"
+    ROLL_BACK = "roll back"
+    STOP = "stop"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ending:
+    """How an attempt ended. `step`: the last step that was completed; `checkpoint_step`: the newest complete checkpoint, 0 if there is none."""
+
+    exit_code: int
+    cause: str
+    step: int
+    checkpoint_step: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Decision:
+    """`exit_code`: the supervisor's own, if it stops."""
+
+    action: Action
+    reason: str
+    exit_code: int = OK
+
+
+def decide(ending: Ending, history: Sequence[Ending], *, max_relaunches: int) -> Decision:
+    """The decision after `ending`; `history` holds the endings before it, oldest first."""
+    if ending.exit_code == OK:
+        return Decision(action=Action.DONE, reason="finished")
+    if ending.exit_code == BAD_INPUT:
+        return Decision(action=Action.STOP, reason=ending.cause, exit_code=BAD_INPUT)
+    if ending.exit_code == TRY_AGAIN:
+        return Decision(action=Action.STOP, reason=ending.cause, exit_code=TRY_AGAIN)
+    if ending.exit_code == HARDWARE:
+        return Decision(action=Action.STOP, reason=f"hardware suspected: {ending.cause}", exit_code=FAILED)
+    if ending.exit_code == ROLL_BACK:
+        return _after_anomaly(ending, history, max_relaunches)
+    return _after_crash(ending, history, max_relaunches)
+
+
+def _after_anomaly(ending: Ending, history: Sequence[Ending], max_relaunches: int) -> Decision:
+    earlier = [past for past in history if past.exit_code == ROLL_BACK]
+    if any(past.step == ending.step for past in earlier):
+        reason = f"{ending.cause}; it came back at the same step when the same data was replayed, so it is not a transient fault"
+        return Decision(action=Action.STOP, reason=reason, exit_code=FAILED)
+    if len(earlier) >= max_relaunches:
+        return Decision(
+            action=Action.STOP, reason=f"{ending.cause}; {len(earlier)} rollbacks already", exit_code=FAILED
+        )
+    return Decision(action=Action.ROLL_BACK, reason=ending.cause)
+
+
+def _after_crash(ending: Ending, history: Sequence[Ending], max_relaunches: int) -> Decision:
+    """A run of weeks may crash often, so only crashes in a row count that no new checkpoint stands between."""
+    in_vain = 0
+    for past in reversed(history):
+        if past.checkpoint_step != ending.checkpoint_step:
+            break
+        in_vain += 1
+    if in_vain >= max_relaunches:
+        reason = (
+            f"{ending.cause}; {in_vain} relaunches from step {ending.checkpoint_step} have not got to a new checkpoint"
+        )
+        return Decision(action=Action.STOP, reason=reason, exit_code=FAILED)
+    return Decision(action=Action.RELAUNCH, reason=ending.cause)

@@ -1,0 +1,63 @@
+"""A few steps of the real worker on the real layout in a scratch directory, for the preflight checks.
+
+trial(config, model, tokens_path, directory, steps=2)["losses"]
+"""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from data.errors import InputError
+from stages import manifest
+from stages.errors import BAD_INPUT, TRY_AGAIN, TryAgain
+from stages.pretrain import checkpoint
+from stages.pretrain.attempt import Workers, explain, log_tail
+from stages.pretrain.config import ModelConfig, PretrainConfig
+from stages.pretrain.job import Job, read_lines
+from stages.pretrain.streams import data_fingerprint
+
+
+def trial(
+    config: PretrainConfig, model: ModelConfig, tokens_artifact_path: Path, directory: Path, steps: int = 2
+) -> dict[str, Any]:
+    """Launch the workers for `steps` steps and a checkpoint. `directory` is empty or not there; nothing outside it is written.
+
+    Returns losses and gradient_norms [steps], heldout_loss, seconds [steps], peak_memory_bytes (all processes), parameters,
+    num_processes, device, and checkpoint_bytes. Raises InputError, TryAgain, or RuntimeError with the end of the log.
+    """
+    found = manifest.read(tokens_artifact_path)
+    if found is None:
+        raise InputError(f"{tokens_artifact_path} is not a finished artifact; run pretokenize first")
+    changes = {"model": model.model_dump(), "num_steps": steps, "checkpoint_every_steps": steps}
+    short = PretrainConfig.model_validate({**config.model_dump(), **changes})
+    directory.mkdir(parents=True, exist_ok=True)
+    assert not any(directory.iterdir()), f"{directory} is not empty"
+    job = Job(
+        config=short,
+        vocabulary_size=found.facts["vocabulary_size"],
+        eos_id=found.facts["eos_id"],
+        tokens=str(tokens_artifact_path.absolute()),
+        config_fingerprint="trial",
+        data_fingerprint=data_fingerprint(short, found.digest),
+        directory=str(directory.absolute()),
+    )
+    job.write()
+    with Workers(job) as workers:
+        returned = workers.wait(lambda: None)
+    code, cause = explain(job.run, returned)
+    if code == BAD_INPUT:
+        raise InputError(cause)
+    if code == TRY_AGAIN:
+        raise TryAgain(cause)
+    if code:
+        raise RuntimeError(f"the trial of {steps} steps failed: {cause}\n{log_tail(job.run)}")
+    saved = job.run.checkpoints / checkpoint.step_name(steps)
+    metrics = read_lines(job.run.metrics)
+    return {
+        "losses": [line["loss"] for line in metrics],
+        "gradient_norms": [line["gradient_norm"] for line in metrics],
+        "heldout_loss": checkpoint.read_state(saved).heldout_loss,
+        "seconds": [line["seconds"] for line in read_lines(job.run.timing)],
+        "checkpoint_bytes": sum(path.stat().st_size for path in saved.rglob("*") if path.is_file()),
+        **json.loads(job.run.result.read_text(encoding="utf-8")),
+    }
