@@ -6,8 +6,10 @@ loop in the main thread watches both child processes.
 
 import argparse
 import asyncio
+import sys
 from collections.abc import Callable
 from contextvars import ContextVar
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -19,12 +21,24 @@ from stages.recipe import STAGES, Recipe, load
 # isort: split
 from prefect import Task, flow
 from prefect.artifacts import acreate_markdown_artifact
+from prefect.client.orchestration import get_client
+from prefect.client.schemas.filters import (
+    TaskRunFilter,
+    TaskRunFilterStartTime,
+    TaskRunFilterState,
+    TaskRunFilterStateType,
+)
+from prefect.client.schemas.objects import StateType
 
+from flows.process import StageFailed
 from flows.stage_task import Run, stage_task
+from stages.errors import FAILED
 from stages.store import Artifact
 
 BEFORE_TRAINING = ("curate", "tokenizer", "pretokenize", "plan", "preflight")
 AFTER_TRAINING = ("export", "report")
+RECORD_POLLS = 25
+RECORD_POLL_SECONDS = 0.2
 TASKS: dict[str, Task] = {name: stage_task(name) for name in STAGES}
 
 Listener = Callable[[dict[str, Any]], None]
@@ -108,10 +122,29 @@ def main() -> None:
         recipe = load(arguments.recipe, arguments.settings)
         with ConsoleListener() as console:
             terminal.set(console)
-            made = asyncio.run(pipeline(recipe, str(arguments.root)))
+            try:
+                made = asyncio.run(_run_to_record(recipe, arguments.root))
+            except StageFailed as error:  # told already, in the words of the stage
+                sys.exit(error.exit_code if error.exit_code > 0 else FAILED)
         _print_results(made)
 
     run_and_exit(command)
+
+
+async def _run_to_record(recipe: Recipe, root: Path) -> dict[str, list[str]]:
+    """Run the flow, and give the server time to write down how its tasks ended: an embedded one stops with this process."""
+    unfinished = TaskRunFilter(
+        state=TaskRunFilterState(type=TaskRunFilterStateType(any_=[StateType.RUNNING, StateType.PENDING])),
+        start_time=TaskRunFilterStartTime(after_=datetime.now(UTC)),
+    )
+    async with get_client() as client:
+        try:
+            return await pipeline(recipe, str(root))
+        finally:
+            for _ in range(RECORD_POLLS):
+                if not await client.read_task_runs(task_run_filter=unfinished, limit=1):
+                    break
+                await asyncio.sleep(RECORD_POLL_SECONDS)
 
 
 def _print_results(made: dict[str, list[str]]) -> None:

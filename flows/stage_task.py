@@ -23,7 +23,7 @@ from stages.recipe import STAGES, Recipe
 from stages.resolve import MissingInput, Resolver
 from stages.store import Artifact, Store
 
-RETRY_DELAYS_SECONDS = [1, 10, 60]
+RETRY_DELAYS_SECONDS = [1.0, 10.0, 60.0]
 
 
 @dataclass(frozen=True)
@@ -92,7 +92,11 @@ async def _make(
     arguments = [str(run.recipe_path()), "--root", str(run.root), "--wait"]
     for name, key in inputs.items():
         arguments += ["--input", f"{name}={key}"]
-    await run_stage_process(stage, arguments, on_event)
+    try:
+        await run_stage_process(stage, arguments, on_event)
+    except StageFailed as error:
+        on_event({"kind": "warning", "stage": stage, "text": str(error)})
+        raise
     return paths
 
 
