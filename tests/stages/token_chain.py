@@ -1,0 +1,77 @@
+"""A corpus as curate leaves it, and the stages behind it, run in a store of the test's own."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from stages.base import Facts, Inputs, Job, Stage, execute
+from stages.config import StageConfig
+from stages.journal import Event, Journal
+from stages.pretokenize import STAGE as PRETOKENIZE
+from stages.pretokenize import PretokenizeConfig
+from stages.store import Artifact, Store
+from stages.tokenizer import STAGE as TOKENIZER
+from stages.tokenizer import TokenizerConfig
+from tests.data.texts import AWKWARD, code, prose
+
+Texts = Mapping[str, Mapping[str, Sequence[str]]]
+
+
+def small_corpus() -> dict[str, dict[str, list[str]]]:
+    """Split -> domain -> texts; uneven, with awkward text, an empty document and a domain that has nothing held out."""
+    return {
+        "train": {"prose": list(prose()[:40]), "code": [*code()[:4], *AWKWARD], "tiny": ["one", "", "three"]},
+        "heldout": {"prose": list(prose()[40:46]), "code": [code()[5]], "tiny": []},
+    }
+
+
+class CorpusConfig(StageConfig):
+    texts: dict[str, dict[str, tuple[str, ...]]]
+    rows_in_group: int
+
+
+def _write_corpus(config: CorpusConfig, inputs: Inputs, out: Path, journal: Journal) -> Facts:
+    counts: dict[str, dict[str, int]] = {}
+    for split, domains in config.texts.items():
+        (out / split).mkdir()
+        for domain, texts in domains.items():
+            columns = {
+                "id": pa.array([f"{split}/{domain}/{i}" for i in range(len(texts))], pa.string()),
+                "text": pa.array(texts, pa.large_string()),
+                "domain": pa.array([domain] * len(texts), pa.string()),
+                "group": pa.array(["g"] * len(texts), pa.string()),
+                "source": pa.array(["s"] * len(texts), pa.string()),
+            }
+            pq.write_table(pa.table(columns), out / split / f"{domain}.parquet", row_group_size=config.rows_in_group)
+            counts.setdefault(domain, {})[f"{split}_documents"] = len(texts)
+            counts[domain][f"{split}_bytes"] = sum(len(text.encode()) for text in texts)
+    return Facts(facts={"domains": counts})
+
+
+CORPUS = Stage(name="curate", revision=1, config=CorpusConfig, inputs={}, run=_write_corpus)
+
+
+def run_stage(
+    store: Store, stage: Stage, config: StageConfig, inputs: dict[str, Artifact], events: list[Event] | None = None
+) -> Artifact:
+    job = Job(stage=stage, config=config, externals={}, inputs={n: (a,) for n, a in inputs.items()}, label="test")
+    return execute(job, store, listeners=(events.append,) if events is not None else ())
+
+
+def corpus(store: Store, texts: Any = None, rows_in_group: int = 7) -> Artifact:
+    return run_stage(store, CORPUS, CorpusConfig(texts=texts or small_corpus(), rows_in_group=rows_in_group), {})
+
+
+def tokenizer(store: Store, of: Artifact, **settings: Any) -> Artifact:
+    config = TokenizerConfig(**({"size": 512, "sample_bytes": 300_000} | settings))
+    return run_stage(store, TOKENIZER, config, {"corpus": of})
+
+
+def pretokenize(
+    store: Store, of: Artifact, by: Artifact, events: list[Event] | None = None, **settings: Any
+) -> Artifact:
+    config = PretokenizeConfig(**({"shard_bytes": 60_000} | settings))
+    return run_stage(store, PRETOKENIZE, config, {"corpus": of, "tokenizer": by}, events)
