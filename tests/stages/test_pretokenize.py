@@ -128,9 +128,7 @@ def test_killed_twice_it_goes_on_behind_the_finished_shards(
     assert made.manifest.measurements["kept_shards"] == len(left)
     for path in made.path.glob("train/*.arrow"):
         if path.name in left:
-            assert (path.stat().st_ino, path.stat().st_mtime_ns) == left[path.name], (
-                "a shard was written again"
-            )
+            assert (path.stat().st_ino, path.stat().st_mtime_ns) == left[path.name], "a shard was written again"
     assert manifest.verify(made.path, made.manifest) == [] and list(made.path.rglob("*.tmp")) == []
 
 
