@@ -1,4 +1,5 @@
-"""Reading plain, gzip and Zstandard files as one stream of bytes, where a file that is cut off is an error and never a shorter file."""
+"""Reading plain, gzip and Zstandard files as one stream of bytes, where a file that is cut off is an error and never a
+shorter file."""
 
 import gzip
 import io
@@ -6,7 +7,7 @@ import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO, cast
 
 from data.errors import InputError
 
@@ -14,7 +15,8 @@ CHUNK_BYTES = 64 << 10
 
 
 class _ZstandardStream(io.RawIOBase):
-    """All frames of a .zst file, one after another. The library's own reader takes a cut-off frame for the end of the file."""
+    """All frames of a .zst file, one after another. The library's own reader takes a cut-off frame for the end of the
+    file."""
 
     def __init__(self, raw: BinaryIO) -> None:
         import zstandard
@@ -29,7 +31,7 @@ class _ZstandardStream(io.RawIOBase):
     def readable(self) -> bool:
         return True
 
-    def readinto(self, target) -> int:  # type: ignore[no-untyped-def]
+    def readinto(self, target: Any) -> int:
         while not self._out:
             data = self._left or self._raw.read(CHUNK_BYTES)
             self._left = b""
@@ -51,7 +53,8 @@ class _ZstandardStream(io.RawIOBase):
 
 @contextmanager
 def open_stream(path: Path) -> Iterator[tuple[BinaryIO, BinaryIO]]:
-    """The decompressed stream of `path` (by suffix: .gz, .zst, else plain), and the raw file, whose position tells how far reading has come.
+    """The decompressed stream of `path` (by suffix: .gz, .zst, else plain), and the raw file, whose position tells how
+    far reading has come.
 
     Raises InputError, also out of the body of the `with`, for a file that is missing, cut off or damaged.
     """
@@ -64,9 +67,9 @@ def open_stream(path: Path) -> Iterator[tuple[BinaryIO, BinaryIO]]:
                     raise EOFError("the file is empty, which no .gz is")
                 raw.seek(0)
                 with gzip.open(raw, "rb") as stream:
-                    yield stream, raw  # type: ignore[misc]
+                    yield cast(BinaryIO, stream), raw
             elif path.suffix == ".zst":
-                yield io.BufferedReader(_ZstandardStream(raw), CHUNK_BYTES), raw  # type: ignore[misc]
+                yield cast(BinaryIO, io.BufferedReader(_ZstandardStream(raw), CHUNK_BYTES)), raw
             else:
                 yield raw, raw
     except FileNotFoundError:
@@ -74,4 +77,6 @@ def open_stream(path: Path) -> Iterator[tuple[BinaryIO, BinaryIO]]:
     except (IsADirectoryError, PermissionError) as error:
         raise InputError(f"{path}: {error.strerror}; a source is a readable file") from None
     except (EOFError, zlib.error, gzip.BadGzipFile, zstandard.ZstdError) as error:
-        raise InputError(f"{path}: the file is cut off or damaged ({error}); fetch or write it again, then run the same command") from None
+        raise InputError(
+            f"{path}: the file is cut off or damaged ({error}); fetch or write it again, then run the same command"
+        ) from None

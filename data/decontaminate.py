@@ -3,7 +3,8 @@
 Two measures over word n-grams (13 words, as in Brown et al. 2020, appendix C):
 
 * the share of the *training text's* n-grams that stand in the judged text: a copy of held-out text;
-* the largest share of *one item's* n-grams that stand in the training text: an evaluation item inside a long document, where the first share is small.
+* the largest share of *one item's* n-grams that stand in the training text: an evaluation item inside a long document,
+  where the first share is small.
 
 A text or an item of fewer than n words has no n-gram and cannot be recognised; their number is reported.
 """
@@ -21,7 +22,8 @@ NGRAM_WORDS = 13
 
 @dataclass(frozen=True)
 class Overlap:
-    """Of each training text. text_share: float64[n], 0 where there are no n-grams. item_share: float64[n]. item: int64[n], the item it belongs to, or -1."""
+    """Of each training text. text_share: float64[n], 0 where there are no n-grams. item_share: float64[n]. item:
+    int64[n], the item it belongs to, or -1."""
 
     text_share: np.ndarray
     item_share: np.ndarray
@@ -71,7 +73,8 @@ class _Items:
         self._grams, self._owners = every[order], owners[order]
 
     def largest_share(self, num_texts: int, text: np.ndarray, gram: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """(float64[num_texts], int64[num_texts]): the largest share of one item's n-grams among the matches of each text, and that item."""
+        """(float64[num_texts], int64[num_texts]): the largest share of one item's n-grams among the matches of each
+        text, and that item."""
         order = np.lexsort((gram, text))
         text, gram = text[order], gram[order]
         repeated = np.zeros(len(text), bool)

@@ -1,14 +1,16 @@
 """Removal of exact and near duplicates.
 
-*Rank* decides who survives: held-out text before training text, then the longer one, then the smaller fingerprint of the text, then the smaller id. So the
-surviving texts depend neither on the order of the documents nor on the names of their files.
+*Rank* decides who survives: held-out text before training text, then the longer one, then the smaller fingerprint of
+the text, then the smaller id. So the surviving texts depend neither on the order of the documents nor on the names of
+their files.
 
-*Exact* duplicates are equal once runs of white space are one space. Equal fingerprints are only candidates: the texts themselves are compared.
+*Exact* duplicates are equal once runs of white space are one space. Equal fingerprints are only candidates: the texts
+themselves are compared.
 
-*Near* duplicates are found by MinHash over word n-grams (Broder 1997) with banding (Leskovec, Rajaraman, Ullman, Mining of Massive Datasets, ch. 3.4) and are
-then verified: documents are taken by rank, and one is removed only in favour of a kept document whose exact Jaccard similarity with it is at
-least the threshold. There is no transitive closure, so a chain of similar texts does not collapse. A text with fewer than n words has no n-gram
-and takes no part.
+*Near* duplicates are found by MinHash over word n-grams (Broder 1997) with banding (Leskovec, Rajaraman, Ullman, Mining
+of Massive Datasets, ch. 3.4) and are then verified: documents are taken by rank, and one is removed only in favour of a
+kept document whose exact Jaccard similarity with it is at least the threshold. There is no transitive closure, so a
+chain of similar texts does not collapse. A text with fewer than n words has no n-gram and takes no part.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -43,8 +45,9 @@ class NearDuplicateSettings:
     def __post_init__(self) -> None:
         if self.expected_recall < 0.5:
             raise InputError(
-                f"near duplicates: {self.bands} bands of {self.rows} rows find a pair at the threshold {self.threshold} with probability "
-                f"{self.expected_recall:.5f}; raise bands or lower rows (at 14 x 8 it is 0.924 for 0.8)"
+                f"near duplicates: {self.bands} bands of {self.rows} rows find a pair at the threshold "
+                f"{self.threshold} with probability {self.expected_recall:.5f}; "
+                "raise bands or lower rows (at 14 x 8 it is 0.924 for 0.8)"
             )
 
     @property
@@ -58,7 +61,8 @@ class NearDuplicateSettings:
 
     @property
     def least_agreement(self) -> int:
-        """Equal signature values below which a pair is not compared exactly: four standard deviations below those of a pair at the threshold."""
+        """Equal signature values below which a pair is not compared exactly: four standard deviations below those of a
+        pair at the threshold."""
         k = self.bands * self.rows
         deviation = (k * self.threshold * (1 - self.threshold)) ** 0.5
         return max(0, int(k * self.threshold - AGREEMENT_SLACK_DEVIATIONS * deviation))
@@ -66,7 +70,8 @@ class NearDuplicateSettings:
 
 @dataclass(frozen=True, kw_only=True)
 class NearDuplicates:
-    """survivor: int64[n], the row in whose favour a row is removed, or -1. similarity: float64[n], exact Jaccard with it, or 0."""
+    """survivor: int64[n], the row in whose favour a row is removed, or -1. similarity: float64[n], exact Jaccard with
+    it, or 0."""
 
     survivor: np.ndarray
     similarity: np.ndarray
@@ -89,7 +94,9 @@ def fingerprints(texts: pa.LargeStringArray) -> np.ndarray:
     return out
 
 
-def rank(*, num_bytes: np.ndarray, prints: np.ndarray, ids: pa.ChunkedArray | pa.StringArray, is_training: np.ndarray) -> np.ndarray:
+def rank(
+    *, num_bytes: np.ndarray, prints: np.ndarray, ids: pa.ChunkedArray | pa.StringArray, is_training: np.ndarray
+) -> np.ndarray:
     """int64[n]: 0 for the document that survives against all others."""
     by_id = _positions(np.asarray(pc.sort_indices(ids)))
     return _positions(np.lexsort((by_id, prints[:, 1], prints[:, 0], -num_bytes.astype(np.int64), is_training)))
@@ -112,7 +119,7 @@ def exact_survivors(shards: Texts, prints: np.ndarray, ranks: np.ndarray) -> np.
         return values, int(offsets[local]), int(offsets[local + 1])
 
     kept = -1
-    for row, repeats in zip(order.tolist(), same.tolist()):
+    for row, repeats in zip(order.tolist(), same.tolist(), strict=True):
         if repeats and dedup_kernels.equal_but_for_space(*place(row), *place(kept)):
             survivor[row] = kept
         else:
@@ -120,8 +127,11 @@ def exact_survivors(shards: Texts, prints: np.ndarray, ranks: np.ndarray) -> np.
     return survivor
 
 
-def near_duplicates(shards: Texts, ranks: np.ndarray, settings: NearDuplicateSettings, run: Callable = in_turn) -> NearDuplicates:
-    """Which rows to remove as near duplicates, and in whose favour. `run` maps a function over shards; the result does not depend on it."""
+def near_duplicates(
+    shards: Texts, ranks: np.ndarray, settings: NearDuplicateSettings, run: Callable = in_turn
+) -> NearDuplicates:
+    """Which rows to remove as near duplicates, and in whose favour. `run` maps a function over shards; the result does
+    not depend on it."""
     from data import dedup_kernels
 
     factors, shifts = hash_constants(settings.bands * settings.rows)
@@ -138,7 +148,11 @@ def near_duplicates(shards: Texts, ranks: np.ndarray, settings: NearDuplicateSet
     num_grams = np.concatenate([part[1] for part in signed]) if signed else np.zeros(0, np.int64)
     order = np.argsort(ranks, kind="stable")
     order = order[num_grams[order] > 0]
-    keys = np.concatenate([part[2] for part in signed], axis=1)[:, order] if signed else np.zeros((settings.bands, 0), np.uint64)
+    keys = (
+        np.concatenate([part[2] for part in signed], axis=1)[:, order]
+        if signed
+        else np.zeros((settings.bands, 0), np.uint64)
+    )
     buckets, bucket_offsets = _shared_buckets(keys)
     shares = (buckets >= 0).any(axis=1)
     order, buckets = order[shares], buckets[shares]
@@ -148,15 +162,28 @@ def near_duplicates(shards: Texts, ranks: np.ndarray, settings: NearDuplicateSet
     def sets(shard: tuple[pa.LargeStringArray, int]) -> tuple[np.ndarray, np.ndarray]:
         texts, first = shard
         chosen = slice(first, first + len(texts))
-        return dedup_kernels.gram_sets(*text_buffers(texts), wanted[chosen], settings.ngram_words, int(num_grams[chosen][wanted[chosen]].sum()))
+        return dedup_kernels.gram_sets(
+            *text_buffers(texts), wanted[chosen], settings.ngram_words, int(num_grams[chosen][wanted[chosen]].sum())
+        )
 
-    found = run(sets, list(zip(shards, _rows_by_shard(shards).tolist())))
+    found = run(sets, list(zip(shards, _rows_by_shard(shards).tolist(), strict=True)))
     grams, gram_offsets = _in_order(found, order)
-    signatures = np.concatenate([part[0] for part in signed])[order] if signed else np.zeros((0, len(factors)), np.uint32)
+    signatures = (
+        np.concatenate([part[0] for part in signed])[order] if signed else np.zeros((0, len(factors)), np.uint32)
+    )
     local = np.full(len(order), -1, np.int64)
     similarity = np.zeros(len(order))
     compared = dedup_kernels.assign_survivors(
-        buckets, bucket_offsets, signatures, grams, gram_offsets, settings.threshold, settings.least_agreement, MOST_COMPARED, local, similarity
+        buckets,
+        bucket_offsets,
+        signatures,
+        grams,
+        gram_offsets,
+        settings.threshold,
+        settings.least_agreement,
+        MOST_COMPARED,
+        local,
+        similarity,
     )
     survivor, all_similarity = np.full(len(ranks), -1, np.int64), np.zeros(len(ranks))
     survivor[order[local >= 0]] = order[local[local >= 0]]
@@ -171,7 +198,8 @@ def near_duplicates(shards: Texts, ranks: np.ndarray, settings: NearDuplicateSet
 
 
 def hash_constants(count: int) -> tuple[np.ndarray, np.ndarray]:
-    """Odd factors and shifts of `count` hash functions, both uint32, from splitmix64, so that they never change with a library."""
+    """Odd factors and shifts of `count` hash functions, both uint32, from splitmix64, so that they never change with a
+    library."""
     mask = (1 << 64) - 1
     state, drawn = HASH_SEED, []
     for _ in range(2 * count):

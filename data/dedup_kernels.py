@@ -68,7 +68,15 @@ def equal_but_for_space(left: np.ndarray, i: int, i_end: int, right: np.ndarray,
 
 
 @numba.njit(nogil=True, cache=True)
-def minhash(values: np.ndarray, offsets: np.ndarray, n: int, factors: np.ndarray, shifts: np.ndarray, signatures: np.ndarray, num_grams: np.ndarray) -> None:
+def minhash(
+    values: np.ndarray,
+    offsets: np.ndarray,
+    n: int,
+    factors: np.ndarray,
+    shifts: np.ndarray,
+    signatures: np.ndarray,
+    num_grams: np.ndarray,
+) -> None:
     """signatures: uint32[d, k], the least of each of k hash functions over the n-grams; num_grams: int64[d]."""
     grams = np.empty(longest(offsets) // 2 + 1, np.uint64)
     least = np.empty(len(factors), np.uint32)
@@ -99,8 +107,11 @@ def band_keys(signatures: np.ndarray, bands: int, rows: int, out: np.ndarray) ->
 
 
 @numba.njit(nogil=True, cache=True)
-def gram_sets(values: np.ndarray, offsets: np.ndarray, wanted: np.ndarray, n: int, room: int) -> tuple[np.ndarray, np.ndarray]:
-    """The sorted distinct n-gram hashes of the wanted texts, one after another: (uint64[m], int64 number of each text, 0 if not wanted).
+def gram_sets(
+    values: np.ndarray, offsets: np.ndarray, wanted: np.ndarray, n: int, room: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """The sorted distinct n-gram hashes of the wanted texts, one after another: (uint64[m], int64 number of each text,
+    0 if not wanted).
 
     room: at least the number of n-grams of the wanted texts.
     """
@@ -152,10 +163,12 @@ def assign_survivors(
     survivor: np.ndarray,
     similarity: np.ndarray,
 ) -> int:
-    """Walks documents, which stand in the order of their rank; each is kept, or removed in favour of a kept one that is exactly similar enough.
+    """Walks documents, which stand in the order of their rank; each is kept, or removed in favour of a kept one that is
+    exactly similar enough.
 
     buckets: int64[c, bands], -1 where a document shares its band with none; bucket_offsets: int64[num_buckets + 1].
-    survivor: int64[c], set to the survivor of each removed document (left at -1 for kept ones); similarity: float64[c]. Returns pairs compared exactly.
+    survivor: int64[c], set to the survivor of each removed document (left at -1 for kept ones); similarity: float64[c].
+    Returns pairs compared exactly.
     """
     num_documents, num_bands = buckets.shape
     members = np.empty(bucket_offsets[-1], np.int64)
@@ -180,7 +193,10 @@ def assign_survivors(
                     agreement += signatures[d, k] == signatures[other, k]
                 if agreement >= least_agreement:
                     if num_found == capacity:
-                        found, agreements = np.append(found, np.empty_like(found)), np.append(agreements, np.empty_like(agreements))
+                        found, agreements = (
+                            np.append(found, np.empty_like(found)),
+                            np.append(agreements, np.empty_like(agreements)),
+                        )
                         capacity *= 2
                     found[num_found], agreements[num_found] = other, agreement
                     num_found += 1
@@ -192,7 +208,9 @@ def assign_survivors(
             agreements[best] = -1
             other = found[best]
             compared += 1
-            exact = jaccard(grams[gram_offsets[d] : gram_offsets[d + 1]], grams[gram_offsets[other] : gram_offsets[other + 1]])
+            exact = jaccard(
+                grams[gram_offsets[d] : gram_offsets[d + 1]], grams[gram_offsets[other] : gram_offsets[other + 1]]
+            )
             if exact >= threshold:
                 survivor[d], similarity[d] = other, exact
                 break

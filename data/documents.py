@@ -2,8 +2,10 @@
 
 Policy for a record that is not plain text:
 
-* invalid UTF-8, a malformed JSON line, a text that is missing or not a string, a text of blanks only: the record is set aside (`Rejected`, with its reason);
-* a lone surrogate (JSON can hold one, UTF-8 cannot) becomes U+FFFD, a NUL character is removed: the document stays, the repair is counted.
+* invalid UTF-8, a malformed JSON line, a text that is missing or not a string, a text of blanks only: the record is set
+  aside (`Rejected`, with its reason);
+* a lone surrogate (JSON can hold one, UTF-8 cannot) becomes U+FFFD, a NUL character is removed: the document stays, the
+  repair is counted.
 
 Every other character is kept as it is: line ends, U+2028, byte order marks inside a text.
 """
@@ -39,7 +41,8 @@ SCHEMA = pa.schema(
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """One text. Documents of one `group` (a source file, a package) are never divided between training and held-out text."""
+    """One text. Documents of one `group` (a source file, a package) are never divided between training and held-out
+    text."""
 
     id: str
     text: str
@@ -106,9 +109,11 @@ def admit(value: object, place: Place, *, group: str, repairs: Counter[str], num
 
 
 def batches(documents: Iterable[Document], batch_bytes: int = BATCH_BYTES) -> Iterator[pa.RecordBatch]:
-    """Record batches of `SCHEMA`, each of one domain and with about `batch_bytes` of strings (one long document may be a batch by itself).
+    """Record batches of `SCHEMA`, each of one domain and with about `batch_bytes` of strings (one long document may be
+    a batch by itself).
 
-    Documents of a domain keep their order. A string never comes near the 32-bit offsets of the short columns, and texts have 64-bit offsets.
+    Documents of a domain keep their order. A string never comes near the 32-bit offsets of the short columns, and texts
+    have 64-bit offsets.
     """
     rows: dict[str, list[Document]] = {}
     sizes: Counter[str] = Counter()
@@ -129,8 +134,13 @@ def _batch(rows: list[Document]) -> pa.RecordBatch:
 
 
 def text_buffers(texts: pa.LargeStringArray) -> tuple[np.ndarray, np.ndarray]:
-    """The values and offsets of a column without nulls, uncopied: uint8[num_bytes], int64[len(texts) + 1]. Offsets are absolute."""
+    """The values and offsets of a column without nulls, uncopied: uint8[num_bytes], int64[len(texts) + 1]. Offsets are
+    absolute."""
     assert texts.type == pa.large_string() and texts.null_count == 0, texts.type
     _, offsets, values = texts.buffers()
-    window = np.frombuffer(offsets, np.int64)[texts.offset : texts.offset + len(texts) + 1] if len(texts) else np.zeros(1, np.int64)
+    window = (
+        np.frombuffer(offsets, np.int64)[texts.offset : texts.offset + len(texts) + 1]
+        if len(texts)
+        else np.zeros(1, np.int64)
+    )
     return np.frombuffer(values, np.uint8) if values and values.size else np.zeros(0, np.uint8), window

@@ -1,4 +1,5 @@
-"""sha256 of files, remembered between runs by (path, size, modification time, inode), so that an unchanged source is not read again."""
+"""sha256 of files, remembered between runs by (path, size, modification time, inode), so that an unchanged source is
+not read again."""
 
 import hashlib
 import json
@@ -13,7 +14,8 @@ SETTLED_NANOSECONDS = 2_000_000_000
 
 
 class FileHashes:
-    """Digests with a cache file. Use as a context manager: what was learnt is written on leaving. A cache that cannot be read or written is only slower."""
+    """Digests with a cache file. Use as a context manager: what was learnt is written on leaving. A cache that cannot
+    be read or written is only slower."""
 
     def __init__(self, cache: Path) -> None:
         self._cache = cache

@@ -36,8 +36,11 @@ def contains(table: np.ndarray, gram: np.uint64) -> bool:
 
 
 @numba.njit(nogil=True, cache=True)
-def count_matches(values: np.ndarray, offsets: np.ndarray, n: int, table: np.ndarray, matches: np.ndarray, totals: np.ndarray) -> None:
-    """matches, totals: int64[d], the n-grams of each text that are in the table, and all of them, repeated ones included."""
+def count_matches(
+    values: np.ndarray, offsets: np.ndarray, n: int, table: np.ndarray, matches: np.ndarray, totals: np.ndarray
+) -> None:
+    """matches, totals: int64[d], the n-grams of each text that are in the table, and all of them, repeated ones
+    included."""
     grams = np.empty(longest(offsets) // 2 + 1, np.uint64)
     for d in range(len(offsets) - 1):
         _, count = ngram_hashes(values, offsets[d], offsets[d + 1], n, grams)
@@ -49,7 +52,9 @@ def count_matches(values: np.ndarray, offsets: np.ndarray, n: int, table: np.nda
 
 
 @numba.njit(nogil=True, cache=True)
-def matching_grams(values: np.ndarray, offsets: np.ndarray, n: int, table: np.ndarray, matches: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def matching_grams(
+    values: np.ndarray, offsets: np.ndarray, n: int, table: np.ndarray, matches: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
     """The n-grams of each text that are in the table: (int64 text, uint64 hash), as many as `count_matches` counted."""
     grams = np.empty(longest(offsets) // 2 + 1, np.uint64)
     text = np.empty(matches.sum(), np.int64)

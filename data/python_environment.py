@@ -1,4 +1,5 @@
-"""The documentation that every Python installation carries, as a corpus: real, messy text with real duplicates, and no download.
+"""The documentation that every Python installation carries, as a corpus: real, messy text with real duplicates, and no
+download.
 
 | domain    | documents                                                                  | group            |
 |-----------|----------------------------------------------------------------------------|------------------|
@@ -7,8 +8,9 @@
 | readme    | descriptions of the installed packages                                     | the package      |
 | licence   | licence files of the installed packages                                    | the package      |
 
-Source is parsed and never imported. Tests are left out, and of `code` the character tables in encodings/ and pydoc_data/topics.py, which is the
-reference itself. A docstring has the group of its source file, so the two never stand on different sides of a held-out split.
+Source is parsed and never imported. Tests are left out, and of `code` the character tables in encodings/ and
+pydoc_data/topics.py, which is the reference itself. A docstring has the group of its source file, so the two never
+stand on different sides of a held-out split.
 """
 
 import ast
@@ -54,8 +56,9 @@ class SourceFile:
 class PythonEnvironment:
     """What to read of this installation.
 
-    domains: some of DOMAINS. packages: distributions whose docstrings are read beside those of the standard library, or `*` for all.
-    package_source_bytes: how much source of packages is parsed at most (about 6 MB a second); the files are drawn by a hash of their name.
+    domains: some of DOMAINS. packages: distributions whose docstrings are read beside those of the standard library, or
+    `*` for all. package_source_bytes: how much source of packages is parsed at most (about 6 MB a second); the files
+    are drawn by a hash of their name.
     """
 
     domains: tuple[str, ...] = DOMAINS
@@ -65,10 +68,17 @@ class PythonEnvironment:
     def __post_init__(self) -> None:
         unknown = [domain for domain in self.domains if domain not in DOMAINS]
         if unknown or not self.domains:
-            raise InputError(f"python-environment: domains are some of {', '.join(DOMAINS)}; got {', '.join(unknown) or 'none'}")
-        missing = [name for name in self.packages if name != ALL_PACKAGES and _canonical(name) not in self.distributions]
+            raise InputError(
+                f"python-environment: domains are some of {', '.join(DOMAINS)}; got {', '.join(unknown) or 'none'}"
+            )
+        missing = [
+            name for name in self.packages if name != ALL_PACKAGES and _canonical(name) not in self.distributions
+        ]
         if missing:
-            raise InputError(f"python-environment: {', '.join(missing)} is not installed here; take it out of `packages`, or install it")
+            raise InputError(
+                f"python-environment: {', '.join(missing)} is not installed here; "
+                "take it out of `packages`, or install it"
+            )
 
     @cached_property
     def distributions(self) -> dict[str, importlib.metadata.Distribution]:
@@ -80,7 +90,10 @@ class PythonEnvironment:
             try:
                 name = _canonical(distribution.metadata["Name"] or "")
             except UnicodeDecodeError as error:
-                raise InputError(f"python-environment: a package in {folders[0]} has metadata that is not UTF-8 ({error}); uninstall it") from None
+                raise InputError(
+                    f"python-environment: a package in {folders[0]} has metadata that is not UTF-8 "
+                    f"({error}); uninstall it"
+                ) from None
             if name and name != OWN_PROJECT:
                 found.setdefault(name, distribution)
         return dict(sorted(found.items()))
@@ -88,10 +101,15 @@ class PythonEnvironment:
     def identity(self) -> dict[str, object]:
         """What decides the text, apart from the settings: the Python version and every package with its version."""
         packages = {name: distribution.version for name, distribution in self.distributions.items()}
-        return {"implementation": platform.python_implementation(), "python": platform.python_version(), "packages": packages}
+        return {
+            "implementation": platform.python_implementation(),
+            "python": platform.python_version(),
+            "packages": packages,
+        }
 
     def read(self, repairs: Counter[str], progress: Progress) -> Iterator[Record]:
-        """Every document and every record set aside, in an order that is the same everywhere. `progress` is told files done, and of how many."""
+        """Every document and every record set aside, in an order that is the same everywhere. `progress` is told files
+        done, and of how many."""
         library = standard_library()
         parsed = [*library, *self._package_files()] if "reference" in self.domains else []
         sources = [file for file in library if _is_code(file)] if "code" in self.domains else []
@@ -103,7 +121,9 @@ class PythonEnvironment:
             yield from _docstrings(file, repairs)
         for done, file in enumerate(sources, start=len(parsed)):
             progress(done, total)
-            yield admit(file.path.read_bytes(), Place(file.name, "code", file.package), group=file.name, repairs=repairs)
+            yield admit(
+                file.path.read_bytes(), Place(file.name, "code", file.package), group=file.name, repairs=repairs
+            )
         for done, (name, distribution) in enumerate(self.distributions.items(), start=len(parsed) + len(sources)):
             progress(done, total)
             if "readme" in self.domains:
@@ -115,7 +135,7 @@ class PythonEnvironment:
     def _package_files(self) -> list[SourceFile]:
         every = ALL_PACKAGES in self.packages
         chosen = list(self.distributions) if every else sorted({_canonical(name) for name in self.packages})
-        files = {}
+        files: dict[str, SourceFile] = {}
         for name in chosen:
             for entry in self.distributions[name].files or ():
                 if entry.suffix == ".py" and ".." not in entry.parts and not _is_test(entry.parts):
@@ -172,11 +192,19 @@ def _docstrings(file: SourceFile, repairs: Counter[str]) -> Iterator[Record]:
         text = ast.get_docstring(node)
         if text is not None and len(text) >= MIN_DOCSTRING_CHARACTERS:
             line = getattr(node, "lineno", 1)
-            yield admit(text, Place(f"{file.name}::{qualified}:{line}", "reference", file.package), group=file.name, repairs=repairs)
+            yield admit(
+                text,
+                Place(f"{file.name}::{qualified}:{line}", "reference", file.package),
+                group=file.name,
+                repairs=repairs,
+            )
 
 
-def _definitions(tree: ast.Module) -> Iterator[tuple[ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef, str]]:
-    """The module, its classes and functions, and theirs, in the order of the source. (Those inside an `if` or a `try` too.)"""
+def _definitions(
+    tree: ast.Module,
+) -> Iterator[tuple[ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef, str]]:
+    """The module, its classes and functions, and theirs, in the order of the source. (Those inside an `if` or a `try`
+    too.)"""
     yield tree, "module"
     waiting: list[tuple[ast.AST, str]] = [(node, "") for node in reversed(tree.body)]
     while waiting:
@@ -186,7 +214,9 @@ def _definitions(tree: ast.Module) -> Iterator[tuple[ast.Module | ast.ClassDef |
             prefix += node.name + "."
         elif not isinstance(node, ast.If | ast.Try | ast.With):
             continue
-        waiting += [(child, prefix) for child in reversed(list(ast.iter_child_nodes(node))) if isinstance(child, ast.stmt)]
+        waiting += [
+            (child, prefix) for child in reversed(list(ast.iter_child_nodes(node))) if isinstance(child, ast.stmt)
+        ]
 
 
 def _description(name: str, distribution: importlib.metadata.Distribution, repairs: Counter[str]) -> Iterator[Record]:

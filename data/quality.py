@@ -1,15 +1,16 @@
 """Quality rules: what is measured of a text, and presets of named thresholds.
 
-Measures follow the rules of Gopher (Rae et al. 2021, table A1), C4 (Raffel et al. 2020) and FineWeb (Penedo et al. 2024). Their thresholds hold for their own
-definition of a word, so ours is stated: a run of characters that are not ASCII white space. Word length is in characters; a Hangul syllable counts as two.
+Measures follow the rules of Gopher (Rae et al. 2021, table A1), C4 (Raffel et al. 2020) and FineWeb (Penedo et al.
+2024). Their thresholds hold for their own definition of a word, so ours is stated: a run of characters that are not
+ASCII white space. Word length is in characters; a Hangul syllable counts as two.
 
-A value *at* a threshold is kept. Text whose letters are mostly of a script without spaces between words (Chinese, Japanese, Thai, ...) has no words in this sense:
-it is kept and counted as not judged.
+A value *at* a threshold is kept. Text whose letters are mostly of a script without spaces between words (Chinese,
+Japanese, Thai, ...) has no words in this sense: it is kept and counted as not judged.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from enum import Enum
+from enum import StrEnum
 from typing import Literal
 
 import numpy as np
@@ -18,13 +19,14 @@ import pyarrow as pa
 from data.documents import text_buffers
 
 SPACELESS_SHARE = 0.3
-NOT_JUDGED = "not judged: script without word spaces"
+NOT_JUDGED = "script without word spaces"
 TOP_NGRAMS = (2, 3, 4)
 REPEATED_NGRAMS = (5, 10)
 
 
-class Preset(str, Enum):
-    """Which rules a source's text is judged by. AUTO is the domain's own for python-environment, and prose for everything else."""
+class Preset(StrEnum):
+    """Which rules a source's text is judged by. AUTO is the domain's own for python-environment, and prose for
+    everything else."""
 
     AUTO = "auto"
     PROSE = "prose"
@@ -96,8 +98,8 @@ DOMAIN_PRESETS: Mapping[str, Preset] = {
 
 @dataclass(frozen=True, kw_only=True)
 class Verdict:
-    """Of each text: `rule` int64[n], the index of the first rule of the preset that it breaks, or -1; `value` float64[n], what was measured for that rule;
-    `judged` bool[n], False where word rules have no meaning."""
+    """Of each text: `rule` int64[n], the index of the first rule of the preset that it breaks, or -1; `value`
+    float64[n], what was measured for that rule; `judged` bool[n], False where word rules have no meaning."""
 
     rule: np.ndarray
     value: np.ndarray

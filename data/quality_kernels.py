@@ -1,6 +1,8 @@
-"""Kernels that measure a text: one kernel for its words, one for its lines, one for its repetition. What each measure means is in data/quality.py.
+"""Kernels that measure a text: one kernel for its words, one for its lines, one for its repetition. What each measure
+means is in data/quality.py.
 
-Here a word is a run of bytes that are not ASCII white space; its length is in characters, of which a Hangul syllable counts as two.
+Here a word is a run of bytes that are not ASCII white space; its length is in characters, of which a Hangul syllable
+counts as two.
 """
 
 import numba
@@ -30,13 +32,21 @@ def _is_letter(c: int) -> bool:
 @numba.njit(nogil=True, cache=True)
 def _is_spaceless(c: int) -> bool:
     """Letters of scripts that put no spaces between words: Han, Kana, Bopomofo; Thai, Lao, Tibetan, Myanmar, Khmer."""
-    return 0x0E00 <= c < 0x1000 or 0x1000 <= c < 0x10A0 or 0x1780 <= c < 0x1800 or 0x3005 <= c < 0x3130 or 0x31A0 <= c < 0xA000 or 0xF900 <= c < 0xFB00 or c >= 0x20000
+    return (
+        0x0E00 <= c < 0x1000
+        or 0x1000 <= c < 0x10A0
+        or 0x1780 <= c < 0x1800
+        or 0x3005 <= c < 0x3130
+        or 0x31A0 <= c < 0xA000
+        or 0xF900 <= c < 0xFB00
+        or c >= 0x20000
+    )
 
 
 @numba.njit(nogil=True, cache=True)
 def words(values: np.ndarray, offsets: np.ndarray, out: np.ndarray) -> None:
-    """out: int64[d, 8]: words, their characters, words with a letter, `#` marks, ellipses, characters that are not white space, letters and digits, letters of
-    scripts without word spaces."""
+    """out: int64[d, 8]: words, their characters, words with a letter, `#` marks, ellipses, characters that are not
+    white space, letters and digits, letters of scripts without word spaces."""
     for d in range(len(offsets) - 1):
         num_words = word_characters = alphabetic = hashes = ellipses = characters = alphanumeric = spaceless = 0
         inside = has_letter = False
@@ -73,17 +83,10 @@ def words(values: np.ndarray, offsets: np.ndarray, out: np.ndarray) -> None:
 
 
 @numba.njit(nogil=True, cache=True)
-def _among(c: int, choices: tuple) -> bool:
-    for choice in choices:
-        if c == choice:
-            return True
-    return False
-
-
-@numba.njit(nogil=True, cache=True)
 def lines(values: np.ndarray, offsets: np.ndarray, out: np.ndarray) -> None:
-    """out: int64[d, 9]: lines that are not blank, their characters (white space at the ends left off), characters of the longest one; lines that end in terminal
-    punctuation, that end in an ellipsis, that begin with a bullet, of at most 30 characters; lines that repeat an earlier one, and their characters."""
+    """out: int64[d, 9]: lines that are not blank, their characters (white space at the ends left off), characters of
+    the longest one; lines that end in terminal punctuation, that end in an ellipsis, that begin with a bullet, of at
+    most 30 characters; lines that repeat an earlier one, and their characters."""
     for d in range(len(offsets) - 1):
         row = out[d]
         row[:] = 0
@@ -116,9 +119,9 @@ def lines(values: np.ndarray, offsets: np.ndarray, out: np.ndarray) -> None:
             row[0] += 1
             row[1] += characters
             row[2] = max(row[2], characters)
-            row[3] += _among(last, TERMINALS)
+            row[3] += last in TERMINALS
             row[4] += last == ELLIPSIS or last == 46 and before == 46 and earlier == 46
-            row[5] += _among(first, BULLETS)
+            row[5] += first in BULLETS
             row[6] += characters <= SHORT_LINE_CHARACTERS
             if 2 * (num_seen + 1) > len(seen):
                 old = seen
@@ -170,15 +173,20 @@ def _split(values: np.ndarray, begin: int, end: int, hashes: np.ndarray, sizes: 
 def repetition(values: np.ndarray, offsets: np.ndarray, top: np.ndarray, repeated: np.ndarray, out: np.ndarray) -> None:
     """out: float64[d, len(top) + len(repeated)], shares of the bytes of all words.
 
-    For each n of `top` (int64): bytes of the n-gram that covers most, times its occurrences, of which there are at least two; 0 if there is none.
-    For each n of `repeated` (int64): bytes of words in n-grams that occurred before, each word once.
+    For each n of `top` (int64): bytes of the n-gram that covers most, times its occurrences, of which there are at
+    least two; 0 if there is none. For each n of `repeated` (int64): bytes of words in n-grams that occurred before,
+    each word once.
     """
     room = longest(offsets) // 2 + 1
     hashes, sizes = np.empty(room, np.uint64), np.empty(room, np.int64)
     table_size = 16
     while table_size < 2 * room:
         table_size *= 2
-    keys, counts, stamps = np.empty(table_size, np.uint64), np.empty(table_size, np.int64), np.zeros(table_size, np.int64)
+    keys, counts, stamps = (
+        np.empty(table_size, np.uint64),
+        np.empty(table_size, np.int64),
+        np.zeros(table_size, np.int64),
+    )
     stamp = 0
     for d in range(len(offsets) - 1):
         n_words = _split(values, offsets[d], offsets[d + 1], hashes, sizes)

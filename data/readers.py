@@ -1,4 +1,5 @@
-"""Streaming readers of files and Hugging Face datasets. Each yields a `Document` or a `Rejected` for every record, in the order of the source."""
+"""Streaming readers of files and Hugging Face datasets. Each yields a `Document` or a `Rejected` for every record, in
+the order of the source."""
 
 import glob
 import hashlib
@@ -19,13 +20,13 @@ PROGRESS_RECORDS = 256
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 Record = Document | Rejected
-Progress = Callable[[int], None]
-ShareProgress = Callable[[float], None]
+Progress = Callable[[float], None]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Fields:
-    """Which fields of a record hold what. Without a group each text is its own group: equal texts share it, under whatever name they stand."""
+    """Which fields of a record hold what. Without a group each text is its own group: equal texts share it, under
+    whatever name they stand."""
 
     text: str = "text"
     id: str | None = None
@@ -47,7 +48,8 @@ def expand(pattern: str) -> list[Path]:
 
 
 def read_jsonl(path: Path, fields: Fields, domain: str, repairs: Counter[str], progress: Progress) -> Iterator[Record]:
-    """One JSON object a line (.jsonl, also .gz and .zst). Lines end at \\n only: U+2028 and its like stay inside a text."""
+    """One JSON object a line (.jsonl, also .gz and .zst). Lines end at \\n only: U+2028 and its like stay inside a
+    text."""
     with open_stream(path) as (stream, raw):
         for number, line in enumerate(stream, start=1):
             if number % PROGRESS_RECORDS == 0:
@@ -65,8 +67,10 @@ def read_text(path: Path, domain: str, repairs: Counter[str]) -> Record:
     return admit(content, Place(str(path), domain, str(path)), group=str(path), repairs=repairs)
 
 
-def read_parquet(path: Path, fields: Fields, domain: str, repairs: Counter[str], progress: ShareProgress) -> Iterator[Record]:
-    """A Parquet file with a column of texts. `progress` is told the share of rows that is read."""
+def read_parquet(
+    path: Path, fields: Fields, domain: str, repairs: Counter[str], progress: Progress
+) -> Iterator[Record]:
+    """A Parquet file with a column of texts. `progress` is told bytes of it, by the share of rows."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -74,7 +78,7 @@ def read_parquet(path: Path, fields: Fields, domain: str, repairs: Counter[str],
     try:
         with pq.ParquetFile(path) as file:
             _require_columns(path, file.schema_arrow, fields, wanted)
-            row = 0
+            row, size = 0, path.stat().st_size
             for batch in file.iter_batches(batch_size=1024, columns=wanted):
                 # As bytes, since Arrow does not check that what a file calls a string is UTF-8.
                 texts = batch.column(fields.text).cast(pa.large_binary()).to_pylist()
@@ -83,15 +87,26 @@ def read_parquet(path: Path, fields: Fields, domain: str, repairs: Counter[str],
                     record = {name: values[i] for name, values in others.items()} | {fields.text: text}
                     yield _from_record(record, fields, Place(f"{path}#{row + i}", domain, str(path)), repairs)
                 row += len(texts)
-                progress(row / max(1, file.metadata.num_rows))
+                progress(size * row / max(1, file.metadata.num_rows))
     except (pa.ArrowException, OSError) as error:
-        raise InputError(f"{path}: not a readable Parquet file ({error}); fetch or write it again, then run the same command") from None
+        raise InputError(
+            f"{path}: not a readable Parquet file ({error}); fetch or write it again, then run the same command"
+        ) from None
 
 
 def read_huggingface(
-    name: str, *, subset: str | None, split: str, revision: str | None, fields: Fields, domain: str, repairs: Counter[str], progress: Progress
+    name: str,
+    *,
+    subset: str | None,
+    split: str,
+    revision: str | None,
+    fields: Fields,
+    domain: str,
+    repairs: Counter[str],
+    progress: Progress,
 ) -> Iterator[Record]:
-    """A dataset by its name on the hub, or a local folder of data files or one written by `save_to_disk`. `progress` is told rows.
+    """A dataset by its name on the hub, or a local folder of data files or one written by `save_to_disk`. `progress` is
+    told rows.
 
     It is streamed, so nothing is copied into the library's cache; code that comes with a dataset is never run.
     """
@@ -109,12 +124,22 @@ def read_huggingface(
             if number % PROGRESS_RECORDS == 0:
                 progress(number)
             yield _from_record(record, fields, Place(f"{source}#{number}", domain, source), repairs)
-    except (OSError, ValueError, KeyError, datasets.exceptions.DatasetsError, datasets.exceptions.DatasetGenerationError) as error:
-        raise InputError(f"dataset {name!r} (subset {subset}, split {split!r}) cannot be read: {error}; correct the name, or download it first") from None
+    except (
+        OSError,
+        ValueError,
+        KeyError,
+        datasets.exceptions.DatasetsError,
+        datasets.exceptions.DatasetGenerationError,
+    ) as error:
+        raise InputError(
+            f"dataset {name!r} (subset {subset}, split {split!r}) cannot be read: {error}; "
+            "correct the name, or download it first"
+        ) from None
 
 
 def huggingface_identity(name: str, revision: str | None, hashes: FileHashes) -> dict[str, object]:
-    """What decides the content of a dataset: the digests of a local folder's files, or the commit on the hub (looked up unless `revision` is one)."""
+    """What decides the content of a dataset: the digests of a local folder's files, or the commit on the hub (looked up
+    unless `revision` is one)."""
     folder = Path(name)
     if folder.is_dir():
         files = sorted(path for path in folder.rglob("*") if path.is_file())
@@ -127,7 +152,8 @@ def huggingface_identity(name: str, revision: str | None, hashes: FileHashes) ->
         return {"commit": huggingface_hub.HfApi().dataset_info(name, revision=revision).sha}
     except (OSError, ValueError, huggingface_hub.errors.HTTPError) as error:
         raise InputError(
-            f"dataset {name!r} is no folder here and cannot be looked up ({type(error).__name__}); correct the name, or set `revision` to a commit"
+            f"dataset {name!r} is no folder here and cannot be looked up ({type(error).__name__}); "
+            "correct the name, or set `revision` to a commit"
         ) from None
 
 
@@ -143,7 +169,9 @@ def _from_json(line: bytes, fields: Fields, place: Place, repairs: Counter[str])
     return _from_record(record, fields, place, repairs, num_bytes=len(line))
 
 
-def _from_record(record: dict[str, Any], fields: Fields, place: Place, repairs: Counter[str], num_bytes: int = 0) -> Record:
+def _from_record(
+    record: dict[str, Any], fields: Fields, place: Place, repairs: Counter[str], num_bytes: int = 0
+) -> Record:
     value = record.get(fields.text)
     named = _named(record, fields.id)
     place = Place(named, place.domain, place.source) if named else place
@@ -155,7 +183,8 @@ def _from_record(record: dict[str, Any], fields: Fields, place: Place, repairs: 
 
 
 def _named(record: dict[str, Any], field: str | None) -> str | None:
-    """A field that names something: a string or a whole number; else None, and the record's place serves as its name."""
+    """A field that names something: a string or a whole number; else None, and the record's place serves as its
+    name."""
     value = record.get(field) if field else None
     if isinstance(value, int) and not isinstance(value, bool):
         return str(value)
@@ -167,8 +196,19 @@ def _require_columns(path: Path, schema: Any, fields: Fields, wanted: list[str])
 
     for name in wanted:
         if name not in schema.names:
-            raise InputError(f"{path}: there is no column {name!r}; it has {', '.join(schema.names)}; set the source's field names")
+            raise InputError(
+                f"{path}: there is no column {name!r}; it has {', '.join(schema.names)}; set the source's field names"
+            )
     kind = schema.field(fields.text).type
     value = kind.value_type if types.is_dictionary(kind) else kind
-    if not any(test(value) for test in (types.is_string, types.is_large_string, types.is_string_view, types.is_binary, types.is_large_binary)):
+    if not any(
+        test(value)
+        for test in (
+            types.is_string,
+            types.is_large_string,
+            types.is_string_view,
+            types.is_binary,
+            types.is_large_binary,
+        )
+    ):
         raise InputError(f"{path}: column {fields.text!r} holds {kind}, not text; set the source's text_field")

@@ -1,7 +1,8 @@
 """The held-out split: which groups (source files, packages) are kept out of training.
 
-A keyed hash of the group's name decides, so the choice depends neither on order nor on the other groups, except that every domain gets at least one group on
-either side, and that a domain's held-out text stays within a limit. A group that spans domains is decided once, for all of them.
+A keyed hash of the group's name decides, so the choice depends neither on order nor on the other groups, except that
+every domain gets at least one group on either side, and that a domain's held-out text stays within a limit. A group
+that spans domains is decided once, for all of them.
 """
 
 import hashlib
@@ -20,8 +21,8 @@ def draw(group: str, seed: int) -> float:
 def heldout_groups(sizes: Iterable[tuple[str, str, int]], *, fraction: float, most_bytes: int, seed: int) -> set[str]:
     """The groups to hold out. `sizes`: (domain, group, bytes), any number for each.
 
-    A drawn group that would take one of its domains over `most_bytes` stays in training, unless that domain has no other held-out group.
-    Raises InputError for a domain that cannot have text on both sides.
+    A drawn group that would take one of its domains over `most_bytes` stays in training, unless that domain has no
+    other held-out group. Raises InputError for a domain that cannot have text on both sides.
     """
     group_bytes: dict[str, Counter[str]] = defaultdict(Counter)
     members: dict[str, set[str]] = defaultdict(set)
@@ -31,7 +32,8 @@ def heldout_groups(sizes: Iterable[tuple[str, str, int]], *, fraction: float, mo
     for domain in sorted(members):
         if len(members[domain]) < 2:
             raise InputError(
-                f"domain {domain!r} has all its text in one group ({next(iter(members[domain]))}), so that nothing can be held out for evaluation; "
+                f"domain {domain!r} has all its text in one group ({next(iter(members[domain]))}), "
+                "so that nothing can be held out for evaluation; "
                 "it needs documents of at least two groups (files, packages, or values of the source's group_field)"
             )
     order = sorted(group_bytes, key=lambda group: (draw(group, seed), group))
@@ -58,7 +60,10 @@ def heldout_groups(sizes: Iterable[tuple[str, str, int]], *, fraction: float, mo
             continue
         possible = [group for group in order if group in members[domain] and leaves_training(group)]
         if not possible:
-            raise InputError(f"domain {domain!r} shares all its groups with domains that would be left without training text; add documents to them")
+            raise InputError(
+                f"domain {domain!r} shares all its groups with domains that would be left without training text; "
+                "add documents to them"
+            )
         within = [group for group in possible if fits(group)]
         hold(within[0] if within else min(possible, key=lambda group: group_bytes[group][domain]))
     return held

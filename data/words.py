@@ -1,7 +1,8 @@
 """What a word is, for everything that compares texts: numba kernels over UTF-8 bytes.
 
-A word is a run of letters and digits, with ASCII letters in lower case; everything between words is a separator. In scripts that are written without
-spaces between short words (Han, Kana) each character is a word. Case is folded in ASCII only, and digits stay as they are: "2 + 2 = 4" and "2 + 3 = 5" differ.
+A word is a run of letters and digits, with ASCII letters in lower case; everything between words is a separator. In
+scripts that are written without spaces between short words (Han, Kana) each character is a word. Case is folded in
+ASCII only, and digits stay as they are: "2 + 2 = 4" and "2 + 3 = 5" differ.
 """
 
 import numba
@@ -45,7 +46,14 @@ def character_class(code_point: int) -> int:
         return SEPARATOR if is_separator else LETTER if is_letter else SINGLE
     if 0xF900 <= c < 0xFB00 or c >= 0x20000:
         return SINGLE
-    if c >= 0x1F000 or 0xFE00 <= c < 0xFE70 or 0xFF00 <= c < 0xFF10 or 0xFF1A <= c < 0xFF21 or 0xFF3B <= c < 0xFF41 or 0xFF5B <= c < 0xFF66:
+    if (
+        c >= 0x1F000
+        or 0xFE00 <= c < 0xFE70
+        or 0xFF00 <= c < 0xFF10
+        or 0xFF1A <= c < 0xFF21
+        or 0xFF3B <= c < 0xFF41
+        or 0xFF5B <= c < 0xFF66
+    ):
         return SEPARATOR
     return SEPARATOR if 0xD800 <= c < 0xF900 or 0xFFF0 <= c < 0x10000 else LETTER
 
@@ -53,15 +61,15 @@ def character_class(code_point: int) -> int:
 @numba.njit(nogil=True, cache=True)
 def decode(values: np.ndarray, i: int) -> tuple[int, int]:
     """(code point, its length in bytes) of valid UTF-8 at position i."""
-    c = np.int64(values[i])
+    c = values[i]
     if c < 0x80:
-        return c, 1
+        return c & 0x7F, 1
     if c < 0xE0:
-        return (c & 0x1F) << 6 | np.int64(values[i + 1]) & 0x3F, 2
+        return (c & 0x1F) << 6 | values[i + 1] & 0x3F, 2
     if c < 0xF0:
-        return (c & 0x0F) << 12 | (np.int64(values[i + 1]) & 0x3F) << 6 | np.int64(values[i + 2]) & 0x3F, 3
-    high = (c & 0x07) << 18 | (np.int64(values[i + 1]) & 0x3F) << 12
-    return high | (np.int64(values[i + 2]) & 0x3F) << 6 | np.int64(values[i + 3]) & 0x3F, 4
+        return (c & 0x0F) << 12 | (values[i + 1] & 0x3F) << 6 | values[i + 2] & 0x3F, 3
+    high = (c & 0x07) << 18 | (values[i + 1] & 0x3F) << 12
+    return high | (values[i + 2] & 0x3F) << 6 | values[i + 3] & 0x3F, 4
 
 
 @numba.njit(nogil=True, cache=True)
@@ -104,7 +112,8 @@ def next_word(values: np.ndarray, i: int, end: int) -> tuple[np.uint64, int]:
 
 @numba.njit(nogil=True, cache=True)
 def ngram_hashes(values: np.ndarray, begin: int, end: int, n: int, out: np.ndarray) -> tuple[int, int]:
-    """Writes the hash of each run of n words of values[begin:end] to `out`; returns (number of words, number of n-grams).
+    """Writes the hash of each run of n words of values[begin:end] to `out`; returns (number of words, number of
+    n-grams).
 
     out: uint64, of at least (end - begin) // 2 + 1 elements, which is the largest number of words that fits.
     """

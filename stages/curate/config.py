@@ -1,6 +1,6 @@
 """The `[curate]` table of a recipe, and its list of sources."""
 
-from enum import Enum
+from enum import StrEnum
 
 from pydantic import Field, field_validator, model_validator
 
@@ -13,7 +13,7 @@ from stages.evaluate import SuitesConfig
 DOMAIN_PATTERN = r"^[a-z0-9][a-z0-9_-]{0,63}$"
 
 
-class Kind(str, Enum):
+class Kind(StrEnum):
     """Where a source's text is."""
 
     JSONL = "jsonl"
@@ -38,28 +38,53 @@ REQUIRED = {"path", "name", "domain"}
 class Source(StageConfig):
     """One source of text. Which fields have a meaning depends on `kind`; any other one must be left out."""
 
-    kind: Kind = Field(description="jsonl, parquet, text (a file is a document), huggingface, or python-environment (the documentation of this installation)")
+    kind: Kind = Field(
+        description="jsonl, parquet, text (a file is a document), huggingface, or python-environment (documentation "
+        "that this installation carries)"
+    )
     domain: str = Field("", description="Domain of its documents; python-environment has its own domains")
-    path: str = Field("", description="jsonl, parquet, text: a file or a glob such as corpus/**/*.jsonl.gz (.gz and .zst are read for jsonl and text)")
+    path: str = Field(
+        "",
+        description="jsonl, parquet, text: a file or a glob such as corpus/**/*.jsonl (jsonl and text: also .gz, .zst)",
+    )
     name: str = Field("", description="huggingface: name of the dataset, or a local folder")
     subset: str | None = Field(None, description="huggingface: the dataset's configuration")
     split: str = Field("train", description="huggingface: the split to read")
     revision: str | None = Field(None, description="huggingface: commit or tag; a commit needs no look-up")
     text_field: str = Field("text", description="Field or column of the text")
-    id_field: str | None = Field(None, description="Field that names the document; by default its place in the source does")
-    group_field: str | None = Field(None, description="Field whose values are not divided between training and held-out text; by default each text is by itself")
+    id_field: str | None = Field(
+        None, description="Field that names the document; by default its place in the source does"
+    )
+    group_field: str | None = Field(
+        None,
+        description="Field whose values are not divided between training and held-out text; default: each text alone",
+    )
     domains: tuple[str, ...] = Field(DOMAINS, description="python-environment: which of its domains to take")
-    packages: tuple[str, ...] = Field((), description="python-environment: packages whose docstrings are read beside the standard library's; * for all")
-    package_source_bytes: int | None = Field(None, ge=1, description="python-environment: source of packages to parse at most (about 6 MB a second)")
-    quality: Preset = Field(Preset.AUTO, description="Rules the text is judged by; auto: the domain's own for python-environment, else prose")
+    packages: tuple[str, ...] = Field(
+        (),
+        description="python-environment: packages whose docstrings are read beside the standard library's; * for all",
+    )
+    package_source_bytes: int | None = Field(
+        None, ge=1, description="python-environment: source of packages to parse at most (about 6 MB a second)"
+    )
+    quality: Preset = Field(
+        Preset.AUTO,
+        description="Rules the text is judged by; auto: the domain's own for python-environment, else prose",
+    )
     max_bytes: int | None = Field(None, ge=1, description="Stop reading once a domain of this source has so much text")
 
     @model_validator(mode="after")
     def _fields_fit_the_kind(self) -> "Source":
         fields = FIELDS_OF[self.kind]
-        idle = [name for name in self.model_fields_set if name not in fields | FIELDS_OF_ALL and getattr(self, name) != type(self).model_fields[name].default]
+        idle = [
+            name
+            for name in self.model_fields_set
+            if name not in fields | FIELDS_OF_ALL and getattr(self, name) != type(self).model_fields[name].default
+        ]
         if idle:
-            raise ValueError(f"{', '.join(sorted(idle))} has no effect on a source of kind {self.kind.value}; leave it out")
+            raise ValueError(
+                f"{', '.join(sorted(idle))} has no effect on a source of kind {self.kind.value}; leave it out"
+            )
         missing = [name for name in sorted(fields & REQUIRED) if not getattr(self, name)]
         if missing:
             raise ValueError(f"a source of kind {self.kind.value} needs {' and '.join(missing)}")
@@ -84,19 +109,41 @@ class Source(StageConfig):
 class CurateConfig(StageConfig):
     """What to read and what to keep of it."""
 
-    sources: tuple[Source, ...] = Field((Source(kind=Kind.PYTHON_ENVIRONMENT),), min_length=1, description="Where the text comes from")
-    heldout_fraction: float = Field(0.05, gt=0, lt=1, description="Share of groups (files, packages) set apart for evaluation, per domain at least one")
+    sources: tuple[Source, ...] = Field(
+        (Source(kind=Kind.PYTHON_ENVIRONMENT),), min_length=1, description="Where the text comes from"
+    )
+    heldout_fraction: float = Field(
+        0.05,
+        gt=0,
+        lt=1,
+        description="Share of groups (files, packages) set apart for evaluation, per domain at least one",
+    )
     heldout_max_bytes: int = Field(1_000_000, ge=1, description="Held-out text of a domain at most")
     heldout_seed: int = Field(0, ge=-(2**63), lt=2**63, description="Draws the held-out groups")
-    near_threshold: float = Field(0.8, gt=0, le=1, description="Jaccard similarity of word n-grams from which a text is a near duplicate")
-    near_ngram_words: int = Field(5, ge=2, le=50, description="Words in an n-gram; shorter texts are compared exactly only")
+    near_threshold: float = Field(
+        0.8, gt=0, le=1, description="Jaccard similarity of word n-grams from which a text is a near duplicate"
+    )
+    near_ngram_words: int = Field(
+        5, ge=2, le=50, description="Words in an n-gram; shorter texts are compared exactly only"
+    )
     near_bands: int = Field(14, ge=1, le=256, description="MinHash bands: more find more pairs")
-    near_rows: int = Field(8, ge=1, le=64, description="MinHash rows of a band: more find fewer pairs below the threshold")
+    near_rows: int = Field(
+        8, ge=1, le=64, description="MinHash rows of a band: more find fewer pairs below the threshold"
+    )
     overlap_ngram_words: int = Field(13, ge=5, le=50, description="Words in an n-gram for decontamination")
-    overlap_text_share: float = Field(0.5, gt=0, le=1, description="A training text goes if this share of its n-grams stands in held-out text or in suite items")
-    overlap_item_share: float = Field(0.5, gt=0, le=1, description="A training text goes if it holds this share of the n-grams of one suite item")
+    overlap_text_share: float = Field(
+        0.5,
+        gt=0,
+        le=1,
+        description="A training text goes if this share of its n-grams stands in held-out text or in suite items",
+    )
+    overlap_item_share: float = Field(
+        0.5, gt=0, le=1, description="A training text goes if it holds this share of the n-grams of one suite item"
+    )
     suites: SuitesConfig = shared(SuitesConfig)
-    warn_lost_share: float = runtime(0.5, ge=0, le=1, description="Warn if a domain loses more than this share of its bytes")
+    warn_lost_share: float = runtime(
+        0.5, ge=0, le=1, description="Warn if a domain loses more than this share of its bytes"
+    )
     workers: int = runtime(2, ge=1, description="Threads; the result does not depend on them")
     hash_cache: str = runtime("artifacts/.stat-cache.json", description="Where digests of source files are remembered")
 
@@ -106,4 +153,6 @@ class CurateConfig(StageConfig):
         return self
 
     def near_duplicates(self) -> NearDuplicateSettings:
-        return NearDuplicateSettings(threshold=self.near_threshold, ngram_words=self.near_ngram_words, bands=self.near_bands, rows=self.near_rows)
+        return NearDuplicateSettings(
+            threshold=self.near_threshold, ngram_words=self.near_ngram_words, bands=self.near_bands, rows=self.near_rows
+        )

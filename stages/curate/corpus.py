@@ -3,7 +3,7 @@
 import threading
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -63,16 +63,32 @@ class Dropped:
     num_bytes: dict[str, Counter[str]] = field(default_factory=dict)
 
     def add(self, *, id: str, domain: str, reason: str, detail: str, value: float | None, num_bytes: int) -> None:
-        for name, entry in (("id", id), ("domain", domain), ("reason", reason), ("detail", detail), ("value", value), ("num_bytes", num_bytes)):
+        for name, entry in (
+            ("id", id),
+            ("domain", domain),
+            ("reason", reason),
+            ("detail", detail),
+            ("value", value),
+            ("num_bytes", num_bytes),
+        ):
             self.rows[name].append(entry)
         self.documents.setdefault(domain, Counter())[reason] += 1
         self.num_bytes.setdefault(domain, Counter())[reason] += num_bytes
 
     def add_rejected(self, record: Rejected) -> None:
-        self.add(id=record.id, domain=record.domain, reason=record.reason, detail=record.detail, value=None, num_bytes=record.num_bytes)
+        self.add(
+            id=record.id,
+            domain=record.domain,
+            reason=record.reason,
+            detail=record.detail,
+            value=None,
+            num_bytes=record.num_bytes,
+        )
 
     def table(self) -> pa.Table:
-        return pa.table([pa.array(self.rows[entry.name], entry.type) for entry in DROPPED_SCHEMA], schema=DROPPED_SCHEMA)
+        return pa.table(
+            [pa.array(self.rows[entry.name], entry.type) for entry in DROPPED_SCHEMA], schema=DROPPED_SCHEMA
+        )
 
     def biggest_reason(self, domain: str | None = None) -> str:
         """The reason that took most documents of a domain or of the corpus, with how many, for a message."""
@@ -86,38 +102,42 @@ class Dropped:
         return f"{count} of {sum(total.values())} as {reason!r}"
 
 
-@dataclass
-class Decision:
-    """What a step decided on each row of a shard. reason: index into `reasons` or -1 for a row that stays; detail and value by row."""
+@dataclass(frozen=True)
+class Drop:
+    """A row of a shard that leaves, and why."""
 
-    reason: np.ndarray
-    reasons: Sequence[str]
-    detail: Callable[[int], str]
-    value: Callable[[int], float | None]
+    row: int
+    reason: str
+    detail: str
+    value: float | None
 
 
-def apply(shards: list[Shard], decisions: list[Decision], dropped: Dropped) -> list[Shard]:
-    """The shards without the rows that were decided against; those are recorded. Shards that become empty are gone."""
+def apply(shards: list[Shard], drops: Sequence[Sequence[Drop]], dropped: Dropped) -> list[Shard]:
+    """The shards without the rows that are to go, which are recorded. A shard that becomes empty is gone."""
     left = []
-    for shard, decision in zip(shards, decisions, strict=True):
+    for shard, leaving in zip(shards, drops, strict=True):
         ids, sizes, domain = shard.batch.column("id"), shard.num_bytes, shard.domain
-        gone = np.nonzero(decision.reason >= 0)[0].tolist()
-        for row in gone:
+        stays = np.ones(shard.batch.num_rows, bool)
+        for drop in leaving:
+            stays[drop.row] = False
             dropped.add(
-                id=ids[row].as_py(),
+                id=ids[drop.row].as_py(),
                 domain=domain,
-                reason=decision.reasons[decision.reason[row]],
-                detail=decision.detail(row),
-                value=decision.value(row),
-                num_bytes=int(sizes[row]),
+                reason=drop.reason,
+                detail=drop.detail,
+                value=drop.value,
+                num_bytes=int(sizes[drop.row]),
             )
-        kept = shard.batch.filter(pa.array(decision.reason < 0)) if gone else shard.batch
-        if kept.num_rows:
-            left.append(Shard(kept, shard.preset, shard.heldout))
+        if stays.all():
+            left.append(shard)
+        elif stays.any():
+            left.append(replace(shard, batch=shard.batch.filter(pa.array(stays))))
     return left
 
 
-def map_with_progress(function: Callable[[Item], Result], items: Sequence[Item], *, name: str, workers: int, journal: Journal) -> list[Result]:
+def map_with_progress(
+    function: Callable[[Item], Result], items: Sequence[Item], *, name: str, workers: int, journal: Journal
+) -> list[Result]:
     """`map_shards` that reports how many shards are done."""
     lock = threading.Lock()
     done = 0

@@ -6,7 +6,8 @@
 4. exact duplicates, then near duplicates; held-out text survives against training text
 5. decontamination of training text against held-out text and suite items
 
-A document that is dropped is recorded with its reason, and at the end in = training + held-out + dropped is asserted in documents and bytes, per domain.
+A document that is dropped is recorded with its reason, and at the end in = training + held-out + dropped is asserted in
+documents and bytes, per domain.
 """
 
 from collections import Counter
@@ -26,14 +27,15 @@ from data.split import heldout_groups
 from eval.suites import fixed_texts
 from stages.base import Facts
 from stages.curate.config import CurateConfig
-from stages.curate.corpus import COMPRESSION, Decision, Dropped, Shard, apply, map_with_progress, write
+from stages.curate.corpus import COMPRESSION, Drop, Dropped, Shard, apply, map_with_progress, write
 from stages.curate.sources import Reading, as_facts, preset, read
 from stages.errors import TryAgain
 from stages.journal import Journal
 
 EXACT = ("exact duplicate of training text", "exact duplicate of held-out text")
 NEAR = ("near duplicate of training text", "near duplicate of held-out text")
-OVERLAP = ("overlap with held-out text", "overlap with suite items", "holds a suite item")
+HOLDS_ITEM = "holds a suite item"
+OVERLAP = ("overlap with held-out text", "overlap with suite items", HOLDS_ITEM)
 
 
 class Curation:
@@ -68,30 +70,32 @@ class Curation:
     def judge_quality(self) -> None:
         verdicts = self._map(lambda shard: judge(shard.texts, shard.preset), "quality")
         not_judged: dict[str, dict[str, int]] = {}
-        decisions = []
-        for shard, verdict in zip(self.shards, verdicts):
+        drops = []
+        for shard, verdict in zip(self.shards, verdicts, strict=True):
             if not verdict.judged.all():
                 entry = not_judged.setdefault(shard.domain, {"documents": 0, "bytes": 0})
                 entry["documents"] += int((~verdict.judged).sum())
                 entry["bytes"] += int(shard.num_bytes[~verdict.judged].sum())
-            rules = RULES[shard.preset]
-            decisions.append(
-                Decision(
-                    verdict.rule,
-                    [f"quality: {rule.name}" for rule in rules],
-                    detail=lambda row, rules=rules, found=verdict: f"bound {rules[found.rule[row]].bound:g}",
-                    value=lambda row, found=verdict: float(found.value[row]),
-                )
-            )
-        self.facts[NOT_JUDGED] = not_judged
-        self.shards = apply(self.shards, decisions, self.dropped)
+            leaving = []
+            for row in np.nonzero(verdict.rule >= 0)[0].tolist():
+                rule = RULES[shard.preset][verdict.rule[row]]
+                leaving.append(Drop(row, f"quality: {rule.name}", f"bound {rule.bound:g}", float(verdict.value[row])))
+            drops.append(leaving)
+        self.facts["not_judged"] = {NOT_JUDGED: not_judged}
+        self.shards = apply(self.shards, drops, self.dropped)
         self._require_text()
 
     def split(self) -> None:
-        sizes = []
+        sizes: list[tuple[str, str, int]] = []
         for shard in self.shards:
-            sizes += zip([shard.domain] * shard.batch.num_rows, shard.batch.column("group").to_pylist(), shard.num_bytes.tolist())
-        held = heldout_groups(sizes, fraction=self.config.heldout_fraction, most_bytes=self.config.heldout_max_bytes, seed=self.config.heldout_seed)
+            groups = shard.batch.column("group").to_pylist()
+            sizes += [(shard.domain, group, size) for group, size in zip(groups, shard.num_bytes.tolist(), strict=True)]
+        held = heldout_groups(
+            sizes,
+            fraction=self.config.heldout_fraction,
+            most_bytes=self.config.heldout_max_bytes,
+            seed=self.config.heldout_seed,
+        )
         names = pa.array(sorted(held), pa.string())
         divided = []
         for shard in self.shards:
@@ -112,14 +116,16 @@ class Curation:
         settings = self.config.near_duplicates()
         self.journal.event(
             "note",
-            text=f"near duplicates: {settings.bands} bands of {settings.rows} rows are expected to find {settings.expected_recall:.3f} of the pairs at "
-            f"{settings.threshold:g}, and {settings.recall_at((1 + settings.threshold) / 2):.3f} half-way to equal",
+            text=f"near duplicates: {settings.bands} bands of {settings.rows} rows are expected to find "
+            f"{settings.expected_recall:.3f} of the pairs at {settings.threshold:g}",
         )
         prints = np.concatenate(self._map(lambda shard: fingerprints(shard.texts), "fingerprints of distinct texts"))
         steps = iter(("near duplicates: signatures", "near duplicates: comparison"))
 
         def run(function: Callable, items: Any) -> list:
-            return map_with_progress(function, list(items), name=next(steps), workers=self.config.workers, journal=self.journal)
+            return map_with_progress(
+                function, list(items), name=next(steps), workers=self.config.workers, journal=self.journal
+            )
 
         found = near_duplicates([shard.texts for shard in self.shards], self._ranks(prints), settings, run)
         self.facts["near_duplicates"] = {
@@ -132,8 +138,14 @@ class Curation:
 
     def decontaminate(self) -> None:
         n = self.config.overlap_ngram_words
-        heldout = JudgedText((text for shard in self.shards if shard.heldout for text in shard.texts.to_pylist()), ngram_words=n, as_items=False)
-        items = JudgedText(fixed_texts(self.config.suites.names, self.config.suites.waived_tasks), ngram_words=n, as_items=True)
+        heldout = JudgedText(
+            (text for shard in self.shards if shard.heldout for text in shard.texts.to_pylist()),
+            ngram_words=n,
+            as_items=False,
+        )
+        items = JudgedText(
+            fixed_texts(self.config.suites.names, self.config.suites.waived_tasks), ngram_words=n, as_items=True
+        )
         self.facts["decontamination"] = {
             "heldout_texts": heldout.num_texts,
             "heldout_ngrams": heldout.num_ngrams,
@@ -142,24 +154,22 @@ class Curation:
             "suite_items_too_short": items.num_too_short,
         }
 
-        def decide(shard: Shard) -> Decision:
-            rows = shard.batch.num_rows
-            if shard.heldout:
-                return Decision(np.full(rows, -1), OVERLAP, detail=str, value=float)
-            in_heldout, in_items = heldout.overlap(shard.texts), items.overlap(shard.texts)
-            values = (in_heldout.text_share, in_items.text_share, in_items.item_share)
-            bounds = (self.config.overlap_text_share, self.config.overlap_text_share, self.config.overlap_item_share)
-            reason = np.full(rows, -1, np.int64)
-            for index in reversed(range(len(OVERLAP))):
-                reason[values[index] >= bounds[index]] = index
-            return Decision(
-                reason,
-                OVERLAP,
-                detail=lambda row: f"item {in_items.item[row]}" if reason[row] == 2 else f"bound {bounds[reason[row]]:g}",
-                value=lambda row: float(values[reason[row]][row]),
-            )
+        shares = (self.config.overlap_text_share, self.config.overlap_text_share, self.config.overlap_item_share)
 
-        self.shards = apply(self.shards, self._map(decide, "decontamination"), self.dropped)
+        def leaving(shard: Shard) -> list[Drop]:
+            if shard.heldout:
+                return []
+            in_heldout, in_items = heldout.overlap(shard.texts), items.overlap(shard.texts)
+            values = np.stack([in_heldout.text_share, in_items.text_share, in_items.item_share])
+            over = values >= np.array(shares)[:, None]
+            drops = []
+            for row in np.nonzero(over.any(axis=0))[0].tolist():
+                first = int(over[:, row].argmax())
+                detail = f"item {in_items.item[row]}" if OVERLAP[first] == HOLDS_ITEM else f"bound {shares[first]:g}"
+                drops.append(Drop(row, OVERLAP[first], detail, float(values[first, row])))
+            return drops
+
+        self.shards = apply(self.shards, self._map(leaving, "decontamination"), self.dropped)
 
     def write(self, out: Path) -> None:
         domains = {}
@@ -168,16 +178,34 @@ class Curation:
             for side, heldout in (("train", False), ("heldout", True)):
                 chosen = [shard for shard in self.shards if shard.domain == domain and shard.heldout is heldout]
                 if not chosen:
-                    raise InputError(self._nothing_left(f"domain {domain!r} has no {'held-out' if heldout else 'training'} text left", domain))
+                    raise InputError(
+                        self._nothing_left(
+                            f"domain {domain!r} has no {'held-out' if heldout else 'training'} text left", domain
+                        )
+                    )
                 (out / side).mkdir(exist_ok=True)
                 entry[f"{side}_documents"], entry[f"{side}_bytes"] = write(chosen, out / side / f"{domain}.parquet")
-            documents, num_bytes = self.dropped.documents.get(domain, Counter()), self.dropped.num_bytes.get(domain, Counter())
-            entry["dropped"] = {reason: {"documents": documents[reason], "bytes": num_bytes[reason]} for reason in sorted(documents)}
-            assert entry["documents_in"] == entry["train_documents"] + entry["heldout_documents"] + documents.total(), (domain, entry)
-            assert entry["bytes_in"] == entry["train_bytes"] + entry["heldout_bytes"] + num_bytes.total(), (domain, entry)
+            documents, num_bytes = (
+                self.dropped.documents.get(domain, Counter()),
+                self.dropped.num_bytes.get(domain, Counter()),
+            )
+            entry["dropped"] = {
+                reason: {"documents": documents[reason], "bytes": num_bytes[reason]} for reason in sorted(documents)
+            }
+            assert entry["documents_in"] == entry["train_documents"] + entry["heldout_documents"] + documents.total(), (
+                domain,
+                entry,
+            )
+            assert entry["bytes_in"] == entry["train_bytes"] + entry["heldout_bytes"] + num_bytes.total(), (
+                domain,
+                entry,
+            )
             lost = num_bytes.total() / max(1, entry["bytes_in"])
             if lost > self.config.warn_lost_share:
-                self.journal.warning(f"domain {domain!r} lost {lost:.0%} of its bytes: {self.dropped.biggest_reason(domain)}; dropped.parquet lists them")
+                self.journal.warning(
+                    f"domain {domain!r} lost {lost:.0%} of its bytes: {self.dropped.biggest_reason(domain)}; "
+                    "dropped.parquet lists them"
+                )
             domains[domain] = entry
             self.journal.progress("write", number, len(self.documents_in), unit="domains")
         pq.write_table(self.dropped.table(), out / "dropped.parquet", compression=COMPRESSION)
@@ -191,26 +219,32 @@ class Curation:
             num_bytes=np.concatenate([shard.num_bytes for shard in self.shards]),
             prints=prints,
             ids=pa.chunked_array([shard.batch.column("id") for shard in self.shards]),
-            is_training=np.repeat([not shard.heldout for shard in self.shards], [shard.batch.num_rows for shard in self.shards]),
+            is_training=np.repeat(
+                [not shard.heldout for shard in self.shards], [shard.batch.num_rows for shard in self.shards]
+            ),
         )
 
     def _remove_in_favour(self, survivor: np.ndarray, similarity: np.ndarray, reasons: tuple[str, str]) -> None:
-        """Drop the rows that have a survivor. survivor: int64 over all rows, -1 for none. reasons: if the survivor is training text, if it is held-out."""
-        ids = [name for shard in self.shards for name in shard.batch.column("id").to_pylist()]
+        """Drop the rows that have a survivor. survivor: int64 over all rows, -1 for none. reasons: if the survivor is
+        training text, if it is held-out."""
+        ids = pa.chunked_array([shard.batch.column("id") for shard in self.shards])
         heldout = np.repeat([shard.heldout for shard in self.shards], [shard.batch.num_rows for shard in self.shards])
-        reason = np.where(survivor < 0, -1, heldout[survivor].astype(np.int64))
-        decisions, first = [], 0
+        drops, first = [], 0
         for shard in self.shards:
-            decisions.append(
-                Decision(
-                    reason[first : first + shard.batch.num_rows],
-                    reasons,
-                    detail=lambda row, first=first: ids[survivor[first + row]],
-                    value=lambda row, first=first: float(similarity[first + row]),
-                )
+            mine = survivor[first : first + shard.batch.num_rows]
+            drops.append(
+                [
+                    Drop(
+                        row,
+                        reasons[int(heldout[mine[row]])],
+                        ids[int(mine[row])].as_py(),
+                        float(similarity[first + row]),
+                    )
+                    for row in np.nonzero(mine >= 0)[0].tolist()
+                ]
             )
-            first += shard.batch.num_rows
-        self.shards = apply(self.shards, decisions, self.dropped)
+            first += len(mine)
+        self.shards = apply(self.shards, drops, self.dropped)
 
     def _require_text(self) -> None:
         for domain in sorted(self.documents_in):
@@ -220,11 +254,17 @@ class Curation:
 
     def _nothing_left(self, what: str, domain: str | None) -> str:
         count = self.documents_in[domain] if domain else self.documents_in.total()
-        advice = "check the source's fields and encoding" if not domain else "add text, loosen what dropped it, or take the domain out"
+        advice = (
+            "check the source's fields and encoding"
+            if not domain
+            else "add text, loosen what dropped it, or take the domain out"
+        )
         return f"{what}: of {count} records read, {self.dropped.biggest_reason(domain)} were dropped; {advice}"
 
 
-def curate(config: CurateConfig, out: Path, journal: Journal, externals: Callable[[CurateConfig], dict[str, Any]]) -> Facts:
+def curate(
+    config: CurateConfig, out: Path, journal: Journal, externals: Callable[[CurateConfig], dict[str, Any]]
+) -> Facts:
     """Read, clean, divide and write the corpus."""
     before = externals(config)
     curation = Curation(config, journal)

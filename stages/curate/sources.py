@@ -1,9 +1,9 @@
-"""From the sources of a recipe to record batches of documents, and what of the world outside the store they stand for."""
+"""From the sources of a recipe to record batches of documents, and what of the world outside the store they stand
+for."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -13,7 +13,16 @@ from data.errors import InputError
 from data.filehash import FileHashes
 from data.python_environment import PythonEnvironment
 from data.quality import DOMAIN_PRESETS, Preset
-from data.readers import Fields, Record, expand, huggingface_identity, read_huggingface, read_jsonl, read_parquet, read_text
+from data.readers import (
+    Fields,
+    Record,
+    expand,
+    huggingface_identity,
+    read_huggingface,
+    read_jsonl,
+    read_parquet,
+    read_text,
+)
 from stages.curate.config import Kind, Source
 from stages.journal import Journal
 
@@ -31,7 +40,8 @@ class Reading:
 
 
 def identity(source: Source, hashes: FileHashes) -> dict[str, Any]:
-    """What decides the text of a source, beyond its configuration: digests of files, the commit of a dataset, the versions of packages."""
+    """What decides the text of a source, beyond its configuration: digests of files, the commit of a dataset, the
+    versions of packages."""
     if source.kind is Kind.PYTHON_ENVIRONMENT:
         return _environment(source).identity()
     if source.kind is Kind.HUGGINGFACE:
@@ -47,7 +57,8 @@ def preset(source: Source, domain: str) -> Preset:
 
 
 def read(source: Source, taken_ids: set[str], reading: Reading, journal: Journal) -> Iterator[pa.RecordBatch]:
-    """The documents of a source, each batch of one domain. Fills `reading`; adds to `taken_ids`. Raises InputError for a source without a single record."""
+    """The documents of a source, each batch of one domain. Fills `reading`; adds to `taken_ids`. Raises InputError for
+    a source without a single record."""
     num_records = 0
 
     def documents() -> Iterator[Document]:
@@ -68,14 +79,18 @@ def read(source: Source, taken_ids: set[str], reading: Reading, journal: Journal
 
     yield from batches(documents())
     if not num_records:
-        raise InputError(f"source {source.label} is empty: not a single record; take it out of curate.sources, or correct it")
+        raise InputError(
+            f"source {source.label} is empty: not a single record; take it out of curate.sources, or correct it"
+        )
 
 
 def _records(source: Source, reading: Reading, journal: Journal) -> Iterator[Record]:
     fields = Fields(text=source.text_field, id=source.id_field, group=source.group_field)
     name = f"read {source.label}"
     if source.kind is Kind.PYTHON_ENVIRONMENT:
-        yield from _environment(source).read(reading.repairs, lambda done, total: journal.progress(name, done, total, unit="files"))
+        yield from _environment(source).read(
+            reading.repairs, lambda done, total: journal.progress(name, done, total, unit="files")
+        )
     elif source.kind is Kind.HUGGINGFACE:
         yield from read_huggingface(
             source.name,
@@ -85,7 +100,7 @@ def _records(source: Source, reading: Reading, journal: Journal) -> Iterator[Rec
             fields=fields,
             domain=source.domain,
             repairs=reading.repairs,
-            progress=lambda rows: journal.progress(name, rows, rows + 1, unit="records"),
+            progress=lambda rows: journal.progress(name, int(rows), int(rows) + 1, unit="records"),
         )
     else:
         yield from _file_records(source, fields, reading, journal, name)
@@ -93,22 +108,27 @@ def _records(source: Source, reading: Reading, journal: Journal) -> Iterator[Rec
 
 def _file_records(source: Source, fields: Fields, reading: Reading, journal: Journal, name: str) -> Iterator[Record]:
     paths = expand(source.path)
-    total = sum(path.stat().st_size for path in paths)
+    sizes = [path.stat().st_size for path in paths]
     before = 0
-    for path in paths:
-        size = path.stat().st_size
+
+    def report(position: float) -> None:
+        journal.progress(name, before + int(position), sum(sizes), unit="bytes")
+
+    for path, size in zip(paths, sizes, strict=True):
         if source.kind is Kind.JSONL:
-            yield from read_jsonl(path, fields, source.domain, reading.repairs, lambda position: journal.progress(name, before + position, total, unit="bytes"))
+            yield from read_jsonl(path, fields, source.domain, reading.repairs, report)
         elif source.kind is Kind.PARQUET:
-            yield from read_parquet(path, fields, source.domain, reading.repairs, lambda share: journal.progress(name, before + int(share * size), total, unit="bytes"))
+            yield from read_parquet(path, fields, source.domain, reading.repairs, report)
         else:
             yield read_text(path, source.domain, reading.repairs)
         before += size
-        journal.progress(name, before, total, unit="bytes")
+        journal.progress(name, before, sum(sizes), unit="bytes")
 
 
 def _environment(source: Source) -> PythonEnvironment:
-    return PythonEnvironment(domains=source.domains, packages=source.packages, package_source_bytes=source.package_source_bytes)
+    return PythonEnvironment(
+        domains=source.domains, packages=source.packages, package_source_bytes=source.package_source_bytes
+    )
 
 
 def _with_own_id(document: Document, taken: set[str], reading: Reading) -> Document:

@@ -2,8 +2,8 @@
 
 Run: python -m stages.curate RECIPE
 
-Result: train/<domain>.parquet and heldout/<domain>.parquet (id, text, domain, group, source; in the order of the sources), and dropped.parquet, which lists
-every record that is in neither, with its reason.
+Result: train/<domain>.parquet and heldout/<domain>.parquet (id, text, domain, group, source; in the order of the
+sources), and dropped.parquet, which lists every record that is in neither, with its reason.
 """
 
 from pathlib import Path
@@ -26,7 +26,8 @@ def externals(config: CurateConfig) -> dict[str, Any]:
 
 
 def run(config: CurateConfig, inputs: Inputs, out: Path, journal: Journal) -> Facts:
-    """Raises InputError for a source that cannot be read, and for a corpus or a domain of which nothing is left; TryAgain if a source changes meanwhile."""
+    """Raises InputError for a source that cannot be read, and for a corpus or a domain of which nothing is left;
+    TryAgain if a source changes meanwhile."""
     from stages.curate.pipeline import curate
 
     return curate(config, out, journal, externals)
