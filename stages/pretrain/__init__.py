@@ -1,4 +1,5 @@
-"""Pretraining: the model of the recipe, trained on its token shards; healthy checkpoints become artifacts while it goes on.
+"""Pretraining: the model of the recipe, trained on its token shards; healthy checkpoints become artifacts while it goes
+on.
 
     python -m stages.pretrain deployments/recipes/demo.toml
 

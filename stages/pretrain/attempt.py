@@ -21,12 +21,14 @@ GRACE_SECONDS = 5.0
 SHOWN_LOG_LINES = 30
 # Where several processes failed, the first of these says most about why; the others often just lost their peer.
 TELLING = (BAD_INPUT, ROLL_BACK, HARDWARE, TRY_AGAIN)
-# Large blocks come from the heap and stay in it: without this glibc maps and unmaps every activation (measured: 1.4 to 2 times the CPU time).
+# Large blocks come from the heap and stay in it. Without this glibc maps and unmaps every activation, which was measured
+# to cost 1.4 to 2 times the CPU time of a step.
 HEAP = {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": str(16 << 30), "MALLOC_TOP_PAD_": str(256 << 20)}
 
 
 def command(job: Job) -> list[str]:
-    """The command line of the workers: one process as it is, several under torchrun with its rendezvous on the loopback interface."""
+    """The command line of the workers: one process as it is, several under torchrun with its rendezvous on the
+    loopback interface."""
     if job.config.num_processes == 1:
         return [sys.executable, "-m", "stages.pretrain.worker", str(job.run.job)]
     return [
@@ -77,7 +79,8 @@ class Workers:
             )
 
     def wait(self, watch: Callable[[], None]) -> int:
-        """Call `watch` several times a second until the processes have ended, and once more after that. Returns the exit code."""
+        """Call `watch` several times a second until the processes have ended, and once more after that. Returns the
+        exit code."""
         while self._process.poll() is None:
             watch()
             time.sleep(POLL_SECONDS)
@@ -100,7 +103,8 @@ class Workers:
 
 
 def explain(run: RunDirectory, returned: int) -> tuple[int, str]:
-    """(exit code, cause) of an attempt whose first process returned `returned`; torchrun returns 1 whatever its ranks did."""
+    """(exit code, cause) of an attempt whose first process returned `returned`; torchrun returns 1 whatever its
+    ranks did."""
     if returned == 0:
         return 0, ""
     records: list[dict[str, Any]] = [

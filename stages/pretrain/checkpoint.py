@@ -6,8 +6,8 @@
       state.json       what else the training state consists of: one `StepState`
       checksums.json   size and sha256 of every other file; written last
 
-A checkpoint is written into `step-00000160.tmp`, brought to the disk and renamed. `checksums.json` under the exact name is complete; anything else is
-unfinished. Loading verifies every byte and unpickles nothing.
+A checkpoint is written into `step-00000160.tmp`, brought to the disk and renamed. `checksums.json` under the exact name
+is complete; anything else is unfinished. Loading verifies every byte and unpickles nothing.
 """
 
 import json
@@ -35,10 +35,11 @@ NAME = re.compile(r"step-(\d{8})")
 
 
 class StepState(BaseModel):
-    """What a training state is besides its tensors; all of it follows from the step. The position in the data does too, so there is no cursor.
+    """What a training state is besides its tensors; all of it follows from the step. The position in the data does too,
+    so there is no cursor.
 
-    `heldout`: (step, held-out loss in nats per token) at the durable steps so far. `skipped_in_a_row`: latest steps whose batch had no target.
-    `state_digest`: of tensors and step; of durable checkpoints only, elsewhere "".
+    `heldout`: (step, held-out loss in nats per token) at the durable steps so far. `skipped_in_a_row`: latest steps
+    whose batch had no target. `state_digest`: of tensors and step; of durable checkpoints only, elsewhere "".
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -71,7 +72,8 @@ def save(
     *,
     written: Callable[[], Any],
 ) -> Path:
-    """Write the checkpoint of `state.step` below `folder`; all ranks call it, and it is there when it returns on the main one.
+    """Write the checkpoint of `state.step` below `folder`; all ranks call it, and it is there when it returns on the
+    main one.
 
     `written` is called when the tensors are on the disk and nothing vouches for them yet.
     """
@@ -159,7 +161,8 @@ def load(
 ) -> StepState:
     """Fill `tensors` in place, on every rank whatever its sharding, from the checkpoint of `step` below `folder`.
 
-    Raises InputError if there is none or if it was made from other data, CheckpointError if it is damaged or does not fit.
+    Raises InputError if there is none or if it was made from other data, CheckpointError if it is damaged or does not
+    fit.
     """
     directory = folder / step_name(step)
     if not (directory / CHECKSUMS).exists():
@@ -171,8 +174,8 @@ def load(
         raise InputError(f"{directory} holds step {state.step}")
     if state.data_fingerprint != data_fingerprint:
         raise InputError(
-            f"{directory} was made from other data (fingerprint {state.data_fingerprint[:12]}, now {data_fingerprint[:12]}): "
-            "restore the data, or move the run directory away to begin anew"
+            f"{directory} was made from other data (fingerprint {state.data_fingerprint[:12]}, "
+            f"now {data_fingerprint[:12]}): restore the data, or move the run directory away to begin anew"
         )
     fill(directory / TENSORS, tensors, alone=ranks.size == 1)
     return state
@@ -196,7 +199,8 @@ def fill(dcp_directory: Path, tensors: "Mapping[str, torch.Tensor]", *, alone: b
 
 
 def load_model(directory: Path) -> "LlamaForCausalLM":
-    """The model of a checkpoint artifact: float32, on the CPU, in eval mode. Verifies every byte and unpickles nothing. Raises CheckpointError."""
+    """The model of a checkpoint artifact: float32, on the CPU, in eval mode. Verifies every byte and unpickles
+    nothing. Raises CheckpointError."""
     from transformers import LlamaConfig
 
     from stages.pretrain.model import build
@@ -210,14 +214,16 @@ def load_model(directory: Path) -> "LlamaForCausalLM":
 
 @dataclass(frozen=True)
 class Scan:
-    """What stands in a folder of checkpoints. `complete`: step: folder, ascending; `unfinished`: folders that a kill left."""
+    """What stands in a folder of checkpoints. `complete`: step: folder, ascending; `unfinished`: folders that a kill
+    left."""
 
     complete: dict[int, Path]
     unfinished: tuple[Path, ...]
 
 
 def scan(folder: Path) -> Scan:
-    """Look at names and the presence of checksums only. Folders of any other name are nobody's business here and are never touched."""
+    """Look at names and the presence of checksums only. Folders of any other name are nobody's business here and are
+    never touched."""
     complete, unfinished = {}, []
     for path in sorted(folder.iterdir()) if folder.is_dir() else []:
         exact = NAME.fullmatch(path.name)

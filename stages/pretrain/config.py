@@ -20,7 +20,7 @@ class ModelConfig(StageConfig):
 
     huggingface_config: str = runtime(
         "",
-        description="Path of a Hugging Face config.json of model_type llama that gives the shape instead of the fields below; its content is identity",
+        description="Path of a Hugging Face config.json (model_type llama) that gives the shape instead of the fields below",
     )
     hidden_size: int = Field(128, ge=8, description="Width of the residual stream")
     num_layers: int = Field(4, ge=1, description="Decoder layers")
@@ -60,7 +60,8 @@ class ModelConfig(StageConfig):
         return self.hidden_size // self.num_heads
 
     def resolved(self) -> "ModelConfig":
-        """The same model with its shape in the fields: read from `huggingface_config` if that is set. Raises InputError."""
+        """The same model with its shape in the fields: read from `huggingface_config` if that is set. Raises
+        InputError."""
         return from_huggingface(Path(self.huggingface_config)) if self.huggingface_config else self
 
     def externals(self) -> dict[str, Any]:
@@ -137,7 +138,7 @@ class PretrainConfig(StageConfig):
     keep_local: int = runtime(
         2,
         ge=1,
-        description="Local checkpoints to keep, beside the durable ones that are not yet published and one to roll back to",
+        description="Newest local checkpoints to keep, beside durable ones still to be published and one to roll back to",
     )
     max_relaunches: int = runtime(
         3, ge=0, description="Relaunches in a row, without getting further, before the run is given up"
@@ -151,12 +152,13 @@ class PretrainConfig(StageConfig):
     def _consistent(self) -> Self:
         if not self.model.huggingface_config and self.sequence_tokens > self.model.context_tokens:
             raise ValueError(
-                f"pretrain.sequence_tokens = {self.sequence_tokens} is more than model.context_tokens = {self.model.context_tokens}"
+                f"pretrain.sequence_tokens = {self.sequence_tokens} is more than "
+                f"model.context_tokens = {self.model.context_tokens}"
             )
         if self.num_processes > self.batch_sequences:
             raise ValueError(
-                f"pretrain.num_processes = {self.num_processes} is more than pretrain.batch_sequences = {self.batch_sequences}: "
-                "some processes would have nothing to do"
+                f"pretrain.num_processes = {self.num_processes} is more than "
+                f"pretrain.batch_sequences = {self.batch_sequences}: some processes would have nothing to do"
             )
         if any(weight <= 0 for weight in self.mixture.values()):
             raise ValueError("pretrain.mixture: weights must be above 0; leave a domain out to draw nothing from it")
@@ -188,7 +190,8 @@ _SUPPORTED = {
 
 
 def from_huggingface(path: Path) -> ModelConfig:
-    """The shape in a Hugging Face config.json. Raises InputError, naming the setting, for one that would not be honoured."""
+    """The shape in a Hugging Face config.json. Raises InputError, naming the setting, for one that would not be
+    honoured."""
     try:
         values = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
@@ -203,7 +206,8 @@ def from_huggingface(path: Path) -> ModelConfig:
     rope: Mapping[str, Any] = values.get("rope_parameters") or values.get("rope_scaling") or {}
     if rope.get("rope_type", rope.get("type", "default")) != "default":
         raise InputError(
-            f"model.huggingface_config: {path} scales its rotary embedding ({dict(rope)}); only rope_type 'default' is supported"
+            f"model.huggingface_config: {path} scales its rotary embedding ({dict(rope)}); "
+            "only rope_type 'default' is supported"
         )
     try:
         heads = values["num_attention_heads"]
@@ -225,6 +229,7 @@ def from_huggingface(path: Path) -> ModelConfig:
         raise InputError(f"model.huggingface_config: {path}: {error}") from None
     if values.get("head_dim") not in (None, shape.head_size):
         raise InputError(
-            f"model.huggingface_config: {path} sets head_dim = {values['head_dim']}; only hidden_size / heads is supported"
+            f"model.huggingface_config: {path} sets head_dim = {values['head_dim']}; "
+            "only hidden_size / num_attention_heads is supported"
         )
     return shape

@@ -1,8 +1,9 @@
 """When a checkpoint is healthy: something that a rollback, an evaluation or an export may trust.
 
-A step whose loss or gradient is not finite never completes, so every completed step is a clean one. A checkpoint is healthy once `healthy_steps` clean
-steps have followed it. The last ones of a run cannot have as many after them: for these the held-out loss decides, which must not be above the one of
-the durable checkpoint before (for the first: the loss of a uniform guess) by more than a stated factor.
+A step whose loss or gradient is not finite never completes, so every completed step is a clean one. A checkpoint is
+healthy once `healthy_steps` clean steps have followed it. The last ones of a run cannot have as many after them: for
+these the held-out loss decides, which must not be above the one of the durable checkpoint before (for the first: the
+loss of a uniform guess) by more than a stated factor.
 """
 
 import math
@@ -29,6 +30,7 @@ def heldout_problem(state: StepState, *, config: PretrainConfig, vocabulary_size
     if math.isfinite(loss) and loss <= before * config.heldout_max_ratio:
         return ""
     return (
-        f"held-out loss is {loss:.4f} at step {state.step}, above {config.heldout_max_ratio} times the {before:.4f} before it: "
-        "the training has diverged; lower pretrain.learning_rate, or raise pretrain.heldout_max_ratio if that is expected"
+        f"held-out loss is {loss:.4f} at step {state.step}, above {config.heldout_max_ratio} times the {before:.4f} "
+        "before it: the training has diverged; lower pretrain.learning_rate, "
+        "or raise pretrain.heldout_max_ratio if that is expected"
     )

@@ -23,7 +23,8 @@ def num_heldout_sequences(config: PretrainConfig, sequences: Sequences) -> int:
 def heldout_loss(
     model: "torch.nn.Module", loader: BatchLoader, *, most_rows: int, micro_batch: int, ranks: "Ranks"
 ) -> float:
-    """Mean loss in nats per token over all ranks' rows of batch 0 of `loader`; the same on every rank. May be NaN or infinite.
+    """Mean loss in nats per token over all ranks' rows of batch 0 of `loader`; the same on every rank. May be NaN or
+    infinite.
 
     most_rows: rows of the rank that has most of them, so that all ranks make as many forward passes.
     """

@@ -30,7 +30,8 @@ def always(step: int) -> bool:
 def choose(run: RunDirectory, journal: Journal, *, wanted: Callable[[int], bool]) -> int:
     """The newest complete and intact checkpoint for which `wanted` holds; 0 if there is none, to begin anew.
 
-    What a kill left unfinished is deleted, and what is damaged or newer than the one chosen is set aside; the journal says so.
+    What a kill left unfinished is deleted, and what is damaged or newer than the one chosen is set aside; the journal
+    says so.
     """
     found = checkpoint.scan(run.checkpoints)
     for path in found.unfinished:
@@ -56,7 +57,8 @@ def choose(run: RunDirectory, journal: Journal, *, wanted: Callable[[int], bool]
 
 
 def prune(run: RunDirectory, config: PretrainConfig, *, reached: int, unpublished: set[int]) -> None:
-    """Delete complete checkpoints that nobody needs: neither among the newest, nor the one to roll back to, nor still to be published."""
+    """Delete complete checkpoints that nobody needs: neither among the newest, nor the one to roll back to, nor
+    still to be published."""
     complete = checkpoint.scan(run.checkpoints).complete
     proven = [step for step in complete if is_proven(step, reached=reached, config=config)]
     needed = {*list(complete)[-config.keep_local :], *proven[-1:], *unpublished}
@@ -84,7 +86,8 @@ class Keeper:
         self._seen.update(checkpoint.scan(self.run.checkpoints).complete)
 
     def poll(self, reached: int) -> None:
-        """Look at the run directory, where steps up to `reached` are done. What was seen, published or pruned before costs next to nothing."""
+        """Look at the run directory, where steps up to `reached` are done. What was seen, published or pruned before
+        costs next to nothing."""
         complete = checkpoint.scan(self.run.checkpoints).complete
         durable = set(self.config.durable_steps())
         for step in [step for step in complete if step not in self._seen]:
@@ -104,7 +107,8 @@ class Keeper:
         self._seen = {seen for seen in self._seen if seen <= step}
 
     def require_all(self) -> list[Artifact]:
-        """The artifacts of all durable steps, in order. Raises RuntimeError if one is neither published nor in the run directory."""
+        """The artifacts of all durable steps, in order. Raises RuntimeError if one is neither published nor in the
+        run directory."""
         missing = [step for step in self.config.durable_steps() if step not in self.published]
         if missing:
             raise RuntimeError(
@@ -121,11 +125,13 @@ class Keeper:
         self._publish(path)
 
     def _compare(self, path: Path, artifact: Artifact) -> None:
-        """Say so if a step that is an artifact already was made again and came out otherwise, as on another number of processes."""
+        """Say so if a step that is an artifact already was made again and came out otherwise, as on another number
+        of processes."""
         digest = checkpoint.read_state(path).state_digest
         if digest != artifact.facts["state_digest"]:
             self.journal.warning(
-                f"{path.name} was made again and differs from {artifact.path} in low-order bits; the artifact stays as it is"
+                f"{path.name} was made again and differs from {artifact.path} in low-order bits; "
+                "the artifact stays as it is"
             )
 
     def _publish(self, path: Path) -> None:
@@ -156,7 +162,8 @@ class Keeper:
 
 
 def facts(state: StepState) -> Facts:
-    """What the checkpoint artifact says of itself. DCP's files hold a fresh id each time, so the digest of the tensors stands for them."""
+    """What the checkpoint artifact says of itself. DCP's files hold a fresh id each time, so the digest of the
+    tensors stands for them."""
     return Facts(
         facts={
             "step": state.step,

@@ -1,6 +1,7 @@
 """The training step, spelled out in the order in which it happens, and the loop around it.
 
-The loss of a step is the sum over all target tokens of the global batch divided by their number, whatever the number of processes and micro-batches.
+The loss of a step is the sum over all target tokens of the global batch divided by their number, whatever the number of
+processes and micro-batches.
 """
 
 import math
@@ -38,7 +39,8 @@ class NonFinite(RuntimeError):
 
 @dataclass(frozen=True, kw_only=True)
 class StepResult:
-    """What one step gave; the same on every rank. Loss in nats per token; without a target in the batch, loss and norm are None."""
+    """What one step gave; the same on every rank. Loss in nats per token; without a target in the batch, loss and
+    norm are None."""
 
     tokens: int
     loss: float | None
@@ -81,7 +83,7 @@ def train_step(training: Training, batch: Batch, *, step: int, save_wanted: bool
     if not tokens:
         return StepResult(tokens=0, loss=None, gradient_norm=None, save_wanted=False)
 
-    # 2. Forward and backward, one micro-batch at a time. FSDP averages gradients over ranks; the factor turns that into the sum.
+    # 2. Forward and backward, one micro-batch at a time. FSDP averages gradients over ranks; the factor makes it a sum.
     pieces = list(
         micro_batches(
             batch.inputs,
@@ -204,7 +206,8 @@ def save(training: Training, state: StepState, records: Records) -> None:
 
 
 def summed_loss(model: "torch.nn.Module", inputs: "torch.Tensor", targets: "torch.Tensor") -> "torch.Tensor":
-    """float32 scalar: cross-entropy in nats, summed over the targets that are not IGNORE. inputs, targets: int64[rows, sequence_tokens]."""
+    """float32 scalar: cross-entropy in nats, summed over the targets that are not IGNORE. inputs, targets:
+    int64[rows, sequence_tokens]."""
     import torch.nn.functional as F
 
     logits = model(input_ids=inputs, use_cache=False).logits
@@ -216,8 +219,8 @@ def micro_batches(
 ) -> "Iterator[tuple[torch.Tensor, torch.Tensor]]":
     """Cut a rank's rows into micro-batches of at most `size` rows.
 
-    Every rank gets as many as the rank with `most_rows` needs, since a forward pass of a sharded model is a collective operation: where rows run out,
-    one row without targets stands in, which adds nothing to the loss or its gradient.
+    Every rank gets as many as the rank with `most_rows` needs, since a forward pass of a sharded model is a collective
+    operation: where rows run out, one row without targets stands in, which adds nothing to the loss or its gradient.
     """
     import torch
 

@@ -1,8 +1,9 @@
 """The model: a transformers LlamaForCausalLM with weights that follow from the seed alone.
 
-Each tensor is drawn from a generator of its own, seeded with (seed, name): the values depend neither on the world size, nor on the order in which
-tensors are made, nor on what else has drawn random numbers. Output projections of the residual blocks are scaled by 1/sqrt(2 num_layers) (Radford et
-al., 2019, "Language Models are Unsupervised Multitask Learners", section 2.3).
+Each tensor is drawn from a generator of its own, seeded with (seed, name): the values depend neither on the world size,
+nor on the order in which tensors are made, nor on what else has drawn random numbers. Output projections of the
+residual blocks are scaled by 1/sqrt(2 num_layers) (Radford et al., 2019, "Language Models are Unsupervised Multitask
+Learners", section 2.3).
 """
 
 import hashlib
@@ -19,7 +20,8 @@ RESIDUAL_OUTPUTS = ("o_proj.weight", "down_proj.weight")
 
 
 def huggingface_config(model: ModelConfig, *, vocabulary_size: int, eos_id: int) -> "LlamaConfig":
-    """The configuration that transformers knows the model by. There is no beginning-of-sequence token: documents end with EOS."""
+    """The configuration that transformers knows the model by. There is no beginning-of-sequence token: documents end
+    with EOS."""
     from transformers import LlamaConfig
 
     shape = model.resolved()

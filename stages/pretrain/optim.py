@@ -1,6 +1,7 @@
 """AdamW with its decay groups, and the learning rate as a function of the step.
 
-The learning rate is set by us before every step and never by a scheduler object: there is nothing to save, to wrap or to advance twice.
+The learning rate is set by us before every step and never by a scheduler object: there is nothing to save, to wrap or
+to advance twice.
 """
 
 import math
@@ -15,7 +16,8 @@ SLOTS = ("step", "exp_avg", "exp_avg_sq")
 
 
 def learning_rate(config: PretrainConfig, step: int) -> float:
-    """The learning rate of step 1 <= `step` <= num_steps: linear warm-up to the peak, then a cosine to its final share at the last step."""
+    """The learning rate of step 1 <= `step` <= num_steps: linear warm-up to the peak, then a cosine to its final
+    share at the last step."""
     warmup = config.warmup_steps
     if step <= warmup:
         return config.learning_rate * step / warmup
@@ -25,7 +27,8 @@ def learning_rate(config: PretrainConfig, step: int) -> float:
 
 
 def decays(name: str, parameter: "torch.Tensor", *, decay_embeddings: bool) -> bool:
-    """Whether weight decay applies: to matrices, never to norms, and to the embedding (which a tied output shares) by choice."""
+    """Whether weight decay applies: to matrices, never to norms, and to the embedding (which a tied output shares)
+    by choice."""
     if parameter.ndim < 2:
         return False
     return decay_embeddings or "embed_tokens" not in name
@@ -52,8 +55,8 @@ def build_optimizer(config: PretrainConfig, model: "torch.nn.Module") -> "torch.
 
 
 def create_state(optimizer: "torch.optim.AdamW") -> None:
-    """Give every parameter its state at step 0, so that a checkpoint always holds, and a load always fills, the moments of all of them, also of
-    a parameter that never had a gradient."""
+    """Give every parameter its state at step 0, so that a checkpoint always holds, and a load always fills, the
+    moments of all of them, also of a parameter that never had a gradient."""
     import torch
 
     for group in optimizer.param_groups:

@@ -1,7 +1,8 @@
 """How a model is spread over processes, and what one process knows of the others.
 
-One process trains the plain model. More than one shard parameters, gradients and optimizer states by FSDP2, on GPUs and on CPUs (gloo) alike;
-Accelerate is the engine of both. Weights, moments, reductions and the loss are float32; with bf16 the matrix products are not.
+One process trains the plain model. More than one shard parameters, gradients and optimizer states by FSDP2, on GPUs and
+on CPUs (gloo) alike; Accelerate is the engine of both. Weights, moments, reductions and the loss are float32; with bf16
+the matrix products are not.
 """
 
 from collections.abc import Sequence
@@ -91,8 +92,8 @@ def _accelerator(config: PretrainConfig, *, on_cpu: bool) -> "Accelerator":
     if not on_cpu:
         return Accelerator(fsdp_plugin=plugin, mixed_precision="no", kwargs_handlers=[timeout])
     accelerator = Accelerator(cpu=True, fsdp_plugin=plugin, mixed_precision="no", kwargs_handlers=[timeout])
-    # Accelerate 1.15 has CPU in none of its lists of devices that can shard and would drop the plugin for DDP. Nothing behind
-    # this state depends on the device.
+    # Accelerate 1.15 has CPU in none of its lists of devices that can shard and would drop the plugin for DDP. Nothing
+    # behind this state depends on the device.
     assert accelerator.distributed_type == DistributedType.MULTI_CPU, accelerator.distributed_type
     for state in (PartialState, AcceleratorState):
         state._shared_state["distributed_type"] = DistributedType.FSDP
@@ -132,7 +133,8 @@ def spread(
 
 
 def reduce_gradients(model: "torch.nn.Module", wanted: bool) -> None:
-    """Whether the next backward pass reduces gradients over the ranks: only that of a step's last micro-batch need do so."""
+    """Whether the next backward pass reduces gradients over the ranks: only that of a step's last micro-batch need
+    do so."""
     from torch.distributed.fsdp import FSDPModule
 
     if isinstance(model, FSDPModule):
@@ -140,7 +142,8 @@ def reduce_gradients(model: "torch.nn.Module", wanted: bool) -> None:
 
 
 def reshard(model: "torch.nn.Module") -> None:
-    """Give up what a forward pass without a backward pass has gathered, so that the model's parameters are its shards again."""
+    """Give up what a forward pass without a backward pass has gathered, so that the model's parameters are its
+    shards again."""
     from torch.distributed.fsdp import FSDPModule
 
     for module in model.modules():

@@ -1,6 +1,7 @@
 """Nothing outlives its parent: supervisor, launcher and ranks form a chain in which each dies with the one above it.
 
-A killed torchrun leaves its ranks behind as orphans that go on training, so each process asks the kernel for the signal itself.
+A killed torchrun leaves its ranks behind as orphans that go on training, so each process asks the kernel for the signal
+itself.
 """
 
 import ctypes
@@ -16,7 +17,8 @@ POLL_SECONDS = 1.0
 
 
 def die_with_parent() -> None:
-    """Be killed when the parent dies, also if that has happened already. The parent has put its process id into PARENT."""
+    """Be killed when the parent dies, also if that has happened already. The parent has put its process id into
+    PARENT."""
     expected = int(os.environ[PARENT])
     if sys.platform == "linux":
         if ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0) != 0:

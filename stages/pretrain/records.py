@@ -10,7 +10,8 @@ from stages.pretrain.job import RunDirectory, read_lines
 
 
 class Records:
-    """Appends a line to both files after each step. Only the main rank writes; any other gets an object that does nothing."""
+    """Appends a line to both files after each step. Only the main rank writes; any other gets an object that does
+    nothing."""
 
     def __init__(self, run: RunDirectory, *, writes: bool) -> None:
         self._files = [path.open("ab") for path in (run.metrics, run.timing)] if writes else []

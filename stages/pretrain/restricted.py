@@ -1,8 +1,9 @@
 """Reading what torch.distributed.checkpoint wrote without unpickling anything but plain records.
 
-DCP's index, `.metadata`, is a pickle, and its default planner unpickles every value that is not a tensor. Here the index goes through an unpickler that
-knows the record types of an index of tensors and nothing else; the planner refuses whatever is not a tensor, and demands that each tensor asked for is
-there in whole, with its shape and dtype. Tensor data itself is read by torch.load(weights_only=True).
+DCP's index, `.metadata`, is a pickle, and its default planner unpickles every value that is not a tensor. Here the
+index goes through an unpickler that knows the record types of an index of tensors and nothing else; the planner refuses
+whatever is not a tensor, and demands that each tensor asked for is there in whole, with its shape and dtype. Tensor
+data itself is read by torch.load(weights_only=True).
 """
 
 import io
@@ -50,7 +51,8 @@ class IndexUnpickler(pickle.Unpickler):
         if module == "torch" and isinstance(getattr(torch, name, None), torch.dtype):
             return getattr(torch, name)
         raise CheckpointError(
-            f"the index of the checkpoint names {module}.{name}, which no index of tensors needs: it was not written by this program"
+            f"the index of the checkpoint names {module}.{name}, which no index of tensors needs: "
+            "it was not written by this program"
         )
 
 
@@ -80,7 +82,8 @@ class TensorReader(FileSystemReader):
 
 
 class StrictPlanner(DefaultLoadPlanner):
-    """Loads tensors into a flat dict of tensors: all of them, each with the shape and dtype that was saved, and nothing else."""
+    """Loads tensors into a flat dict of tensors: all of them, each with the shape and dtype that was saved, and
+    nothing else."""
 
     def __init__(self) -> None:
         super().__init__(flatten_state_dict=False, flatten_sharded_tensors=False, allow_partial_load=False)

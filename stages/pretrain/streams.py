@@ -1,6 +1,7 @@
 """The sequences of a training run: which tokens, in which order.
 
-Training step s, counted from 1, has the rows of `SampleOrder.batch(s - 1)`; that is all that a resumed run needs to know.
+Training step s, counted from 1, has the rows of `SampleOrder.batch(s - 1)`; that is all that a resumed run needs to
+know.
 """
 
 from collections.abc import Mapping

@@ -1,18 +1,18 @@
 """What to do when an attempt ends: a pure function of how it ended and of how earlier attempts did.
 
-| exit code        | meaning                         | decision                                                                     |
-|------------------|---------------------------------|------------------------------------------------------------------------------|
-| 0                | the last step is done           | done                                                                         |
-| 2                | the user's input                | stop, exit code 2                                                            |
-| 70               | loss or gradient is not finite  | roll back to the newest healthy checkpoint and replay; stop if it comes back |
-| 71               | hardware suspected              | stop: the same machine would go on computing wrongly                         |
-| 75               | not possible now (disk full)    | stop, exit code 75                                                           |
-| anything else    | a crash, a killed process       | relaunch from the newest checkpoint, unless it no longer gets further        |
+| exit code     | meaning                        | decision                                                             |
+|---------------|--------------------------------|----------------------------------------------------------------------|
+| 0             | the last step is done          | done                                                                 |
+| 2             | the user's input               | stop, exit code 2                                                    |
+| 70            | loss or gradient is not finite | roll back to a healthy checkpoint and replay; stop if it comes back  |
+| 71            | hardware suspected             | stop: the same machine would go on computing wrongly                 |
+| 75            | not possible now (disk full)   | stop, exit code 75                                                   |
+| anything else | a crash, a killed process      | relaunch from the newest checkpoint, unless it gets no further       |
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from enum import Enum
+from enum import StrEnum
 
 from stages.errors import BAD_INPUT, FAILED, OK, TRY_AGAIN
 
@@ -20,7 +20,7 @@ ROLL_BACK = 70
 HARDWARE = 71
 
 
-class Action(str, Enum):
+class Action(StrEnum):
     """What the supervisor does next."""
 
     DONE = "done"
@@ -31,7 +31,8 @@ class Action(str, Enum):
 
 @dataclass(frozen=True, kw_only=True)
 class Ending:
-    """How an attempt ended. `step`: the last step that was completed; `checkpoint_step`: the newest complete checkpoint, 0 if there is none."""
+    """How an attempt ended. `step`: the last step that was completed; `checkpoint_step`: the newest complete
+    checkpoint, 0 if there is none."""
 
     exit_code: int
     cause: str
@@ -66,7 +67,7 @@ def decide(ending: Ending, history: Sequence[Ending], *, max_relaunches: int) ->
 def _after_anomaly(ending: Ending, history: Sequence[Ending], max_relaunches: int) -> Decision:
     earlier = [past for past in history if past.exit_code == ROLL_BACK]
     if any(past.step == ending.step for past in earlier):
-        reason = f"{ending.cause}; it came back at the same step when the same data was replayed, so it is not a transient fault"
+        reason = f"{ending.cause}; it came back when the same data was replayed, so it is not a transient fault"
         return Decision(action=Action.STOP, reason=reason, exit_code=FAILED)
     if len(earlier) >= max_relaunches:
         return Decision(

@@ -1,4 +1,5 @@
-"""The supervising side of pretraining: launches workers, watches them through the run directory, decides, and publishes what is healthy.
+"""The supervising side of pretraining: launches workers, watches them through the run directory, decides, and publishes
+what is healthy.
 
 Imports no torch. The workers detect; this side decides (see `stages.pretrain.supervise`).
 """
@@ -62,7 +63,8 @@ def make_job(config: PretrainConfig, inputs: Inputs, *, hook: str) -> Job:
 
 
 def supervise(job: Job, journal: Journal, keeper: Keeper) -> None:
-    """Launch attempts until the last step is done and every durable checkpoint is published, or until `decide` says stop."""
+    """Launch attempts until the last step is done and every durable checkpoint is published, or until `decide` says
+    stop."""
     config, run = job.config, job.run
     history: list[Ending] = []
     step = choose(run, journal, wanted=always)
@@ -155,7 +157,8 @@ def collect(job: Job, keeper: Keeper, out: Path) -> Facts:
 def measurements(
     config: PretrainConfig, timing: list[dict[str, Any]], run: RunDirectory, result: dict[str, Any]
 ) -> dict[str, Any]:
-    """Speed and memory. Seconds are wall seconds inside steps; checkpoints, held-out losses and starts are not in them."""
+    """Speed and memory. Seconds are wall seconds inside steps; checkpoints, held-out losses and starts are not in
+    them."""
     seconds = [line["seconds"] for line in timing]
     return {
         **result,

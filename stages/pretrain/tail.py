@@ -32,7 +32,8 @@ class MetricsTail:
         self._rate_from: tuple[float, int] | None = None
 
     def poll(self) -> int:
-        """Take in what has been appended; at most one event a second, and always one for the last step. Returns `reached`."""
+        """Take in what has been appended; at most one event a second, and always one for the last step. Returns
+        `reached`."""
         if not self._path.exists():
             return self.reached
         with open(self._path, "rb") as file:

@@ -37,7 +37,8 @@ def optimizer_tensors(model: "torch.nn.Module", optimizer: "torch.optim.Optimize
 
 
 def poison(tensors: Mapping[str, "torch.Tensor"]) -> None:
-    """Fill with NaN what is about to be loaded, so that a value which the load does not set cannot pass for a good one."""
+    """Fill with NaN what is about to be loaded, so that a value which the load does not set cannot pass for a good
+    one."""
     import torch
 
     with torch.no_grad():
@@ -48,7 +49,8 @@ def poison(tensors: Mapping[str, "torch.Tensor"]) -> None:
 def state_digest(tensors: Mapping[str, "torch.Tensor"], step_state: Mapping[str, Any], *, reads: bool = True) -> str:
     """sha256, in hex, over all tensors in the order of their names and over `step_state` (JSON).
 
-    Sharded tensors are gathered one at a time, which every rank must take part in; ranks for which `reads` is false return "".
+    Sharded tensors are gathered one at a time, which every rank must take part in; ranks for which `reads` is false
+    return "".
     """
     import torch
     from torch.distributed.tensor import DTensor

@@ -20,10 +20,12 @@ from stages.pretrain.streams import data_fingerprint
 def trial(
     config: PretrainConfig, model: ModelConfig, tokens_artifact_path: Path, directory: Path, steps: int = 2
 ) -> dict[str, Any]:
-    """Launch the workers for `steps` steps and a checkpoint. `directory` is empty or not there; nothing outside it is written.
+    """Launch the workers for `steps` steps and a checkpoint. `directory` is empty or not there; nothing outside it is
+    written.
 
-    Returns losses and gradient_norms [steps], heldout_loss, seconds [steps], peak_memory_bytes (all processes), parameters,
-    num_processes, device, and checkpoint_bytes. Raises InputError, TryAgain, or RuntimeError with the end of the log.
+    Returns losses and gradient_norms [steps], heldout_loss, seconds [steps], peak_memory_bytes (all processes),
+    parameters, num_processes, device, and checkpoint_bytes. Raises InputError, TryAgain, or RuntimeError with the end
+    of the log.
     """
     found = manifest.read(tokens_artifact_path)
     if found is None:

@@ -1,9 +1,10 @@
-"""One training process. The supervisor starts it; it reads job.json, trains, and says how it ended by exit code and a record.
+"""One training process. The supervisor starts it; it reads job.json, trains, and says how it ended by exit code and a
+record.
 
     python -m stages.pretrain.worker runs/<key>/job.json
 
-Exit codes: 0 done, 1 a defect, 2 bad input, 70 rollback wanted, 71 hardware suspected, 75 try again. torchrun hides them, so they stand in
-failures/rank-<n>.json as well.
+Exit codes: 0 done, 1 a defect, 2 bad input, 70 rollback wanted, 71 hardware suspected, 75 try again. torchrun hides
+them, so they stand in failures/rank-<n>.json as well.
 """
 
 import errno
@@ -169,7 +170,8 @@ def record_failure(run: RunDirectory, rank: int, code: int, error: BaseException
 
 @contextmanager
 def only_worker(run: RunDirectory, rank: int) -> Iterator[None]:
-    """Hold the run directory, so that ranks of an attempt that was just killed are gone before those of the next one write."""
+    """Hold the run directory, so that ranks of an attempt that was just killed are gone before those of the next one
+    write."""
     with open(f"{run.lock}-{rank:05d}", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
@@ -177,9 +179,9 @@ def only_worker(run: RunDirectory, rank: int) -> Iterator[None]:
 
 if __name__ == "__main__":
     die_with_parent()
-    code = main(sys.argv[1])
+    status = main(sys.argv[1])
     sys.stdout.flush()
     sys.stderr.flush()
-    # Threads of a collective that will never complete must not keep a failed process.
-    if code:
-        os._exit(code)
+    # Everything is on the disk. Threads of a collective that will never complete must not keep a failed process, and
+    # taking torch down in order takes seconds.
+    os._exit(status)

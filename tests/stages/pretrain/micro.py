@@ -20,7 +20,13 @@ from stages.store import Artifact, Store
 VOCABULARY = 67
 EOS = 2
 MODEL = ModelConfig(
-    hidden_size=24, num_layers=2, num_heads=6, num_kv_heads=2, intermediate_size=40, context_tokens=16, initializer_std=0.1
+    hidden_size=24,
+    num_layers=2,
+    num_heads=6,
+    num_kv_heads=2,
+    intermediate_size=40,
+    context_tokens=16,
+    initializer_std=0.1,
 )
 
 
@@ -53,7 +59,9 @@ def write_tokens(folder: Path, *, num_tokens: int = 3000) -> None:
             tokens = ((np.arange(share) * stride + noise) % (VOCABULARY - 3) + 3).astype(header.dtype)
             offsets = np.array([0, share // 3, share], dtype=np.int64)
             ids = pa.array([f"{domain}/0", f"{domain}/1"])
-            write_shard(folder / side / shard_name(domain, 0), header, ids=ids, domain=domain, tokens=tokens, offsets=offsets)
+            write_shard(
+                folder / side / shard_name(domain, 0), header, ids=ids, domain=domain, tokens=tokens, offsets=offsets
+            )
 
 
 class TokensConfig(StageConfig):
@@ -103,7 +111,9 @@ def pretrain(
     return execute(pretrain_job(config, store, hook=hook), store, listeners=(listener,) if listener else ())
 
 
-def worker_job(config: PretrainConfig, tokens: Path, directory: Path, *, resume_step: int = 0, hook: str = "") -> WorkerJob:
+def worker_job(
+    config: PretrainConfig, tokens: Path, directory: Path, *, resume_step: int = 0, hook: str = ""
+) -> WorkerJob:
     """A job for the worker alone."""
     directory.mkdir(parents=True, exist_ok=True)
     return WorkerJob(
