@@ -1,0 +1,29 @@
+"""What a recipe says about the plan (`[plan]`); the model and its training stand in tables of their own."""
+
+from typing import Any
+
+from pydantic import Field
+
+from stages.config import StageConfig, shared
+from stages.pretrain.config import ModelConfig, PretrainConfig
+
+LAYOUT_FIELDS = ("num_processes", "micro_batch_sequences", "keep_local")
+
+
+class PlanConfig(StageConfig):
+    model: ModelConfig = shared(ModelConfig)
+    pretrain: PretrainConfig = shared(PretrainConfig)
+    most_epochs: float = Field(
+        4.0,
+        gt=0,
+        description="Warn where a domain is repeated more often; up to 4 epochs are about as good as new text "
+        "(Muennighoff et al., Scaling Data-Constrained Language Models, 2023)",
+    )
+
+
+def layout(config: PlanConfig) -> dict[str, Any]:
+    """The plan is about one layout, so the layout is in its key, although it is not in that of the training."""
+    return {
+        **config.model.externals(),
+        "layout": {name: getattr(config.pretrain, name) for name in LAYOUT_FIELDS},
+    }

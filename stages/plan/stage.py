@@ -1,0 +1,63 @@
+"""The stage: one page of figures, as plan.json and as facts."""
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from stages.base import Facts, Inputs
+from stages.files import write_json
+from stages.journal import Journal
+from stages.plan.compute import flops, parameters
+from stages.plan.config import PlanConfig
+from stages.plan.memory import memory
+from stages.plan.schedule import disk, reading
+from stages.pretrain.config import ModelConfig, PretrainConfig
+
+PLAN_FILE = "plan.json"
+
+
+def run(config: PlanConfig, inputs: Inputs, out: Path, journal: Journal) -> Facts:
+    """Compute, warn, write."""
+    found = inputs["tokens"].facts
+    train_tokens = {domain: counts["train_tokens"] for domain, counts in found["domains"].items()}
+    facts = make_plan(
+        config.model.resolved(),
+        config.pretrain,
+        vocabulary_size=found["vocabulary_size"],
+        train_tokens=train_tokens,
+        most_epochs=config.most_epochs,
+    )
+    for warning in facts["warnings"]:
+        journal.warning(warning)
+    write_json(out / PLAN_FILE, facts)
+    return Facts(facts=facts)
+
+
+def make_plan(
+    model: ModelConfig,
+    pretrain: PretrainConfig,
+    *,
+    vocabulary_size: int,
+    train_tokens: dict[str, int],
+    most_epochs: float,
+) -> dict[str, Any]:
+    """All figures. Bytes, tokens and FLOPs are whole numbers. Raises InputError for a mixture that cannot be served."""
+    count = parameters(model, vocabulary_size)
+    cost = flops(model, vocabulary_size, pretrain.sequence_tokens)
+    need = memory(model, pretrain, vocabulary_size)
+    read = reading(pretrain, train_tokens, most_epochs)
+    store = disk(pretrain, count.total)
+    tokens = pretrain.num_steps * pretrain.batch_tokens
+    return {
+        "vocabulary_size": vocabulary_size,
+        "parameters": {**asdict(count), "total": count.total, "non_embedding": count.non_embedding},
+        "flops": {**asdict(cost), "per_token": cost.per_token, "total": cost.per_token * tokens},
+        "memory": {**asdict(need), "total": need.total, "num_processes": pretrain.num_processes},
+        "steps": pretrain.num_steps,
+        "batch_tokens": pretrain.batch_tokens,
+        "tokens": tokens,
+        "tokens_per_parameter": round(tokens / count.total, 6),
+        "domains": {domain: asdict(figures) for domain, figures in read.domains.items()},
+        "checkpoints": asdict(store),
+        "warnings": list(read.warnings),
+    }

@@ -1,0 +1,75 @@
+"""The plan stage: instant, reproducible, and another plan for another layout."""
+
+import json
+import subprocess
+import sys
+import time
+
+import pytest
+
+from data.errors import InputError
+from stages.base import Job, execute
+from stages.journal import Event
+from stages.plan import STAGE
+from stages.plan.config import PlanConfig
+from stages.pretrain.config import ModelConfig, PretrainConfig
+from stages.store import Artifact, Store
+from tests.stages.token_chain import corpus, pretokenize, tokenizer
+
+
+@pytest.fixture(scope="module")
+def tokens(tmp_path_factory: pytest.TempPathFactory) -> tuple[Store, Artifact]:
+    store = Store(tmp_path_factory.mktemp("plan"))
+    text = corpus(store)
+    return store, pretokenize(store, text, tokenizer(store, text))
+
+
+def plan(tokens: tuple[Store, Artifact], events: list[Event] | None = None, **pretrain: object) -> Artifact:
+    store, found = tokens
+    config = PlanConfig(model=ModelConfig(), pretrain=PretrainConfig.model_validate(pretrain))
+    job = Job(stage=STAGE, config=config, externals=STAGE.externals(config), inputs={"tokens": (found,)}, label="t")
+    return execute(job, store, listeners=(events.append,) if events is not None else ())
+
+
+def test_figures_hang_together(tokens: tuple[Store, Artifact]) -> None:
+    made = plan(tokens, num_steps=100)
+    facts = made.facts
+    assert json.loads((made.path / "plan.json").read_text()) == facts
+    assert (
+        facts["vocabulary_size"] == 512 and facts["tokens"] == 100 * 8 * 256 == facts["steps"] * facts["batch_tokens"]
+    )
+    assert facts["flops"]["total"] == facts["flops"]["per_token"] * facts["tokens"]
+    assert facts["parameters"]["total"] == sum(
+        facts["parameters"][part] for part in ("embedding", "attention", "feed_forward", "norms", "output")
+    )
+    parts = ("weights", "gradients", "optimizer", "copies", "activations", "logits", "process")
+    assert facts["memory"]["total"] == sum(facts["memory"][part] for part in parts)
+    assert set(facts["domains"]) == {"prose", "code"} and sum(d["weight"] for d in facts["domains"].values()) == 1
+
+
+def test_warnings_reach_the_journal(tokens: tuple[Store, Artifact]) -> None:
+    events: list[Event] = []
+    made = plan(tokens, events, num_steps=5000)
+    warnings = [event["text"] for event in events if event["kind"] == "warning"]
+    assert warnings == made.facts["warnings"]
+    assert any(text.startswith("domain 'tiny' has") for text in warnings)
+    assert any("'prose' is read" in text for text in warnings)
+
+
+def test_another_layout_is_another_plan(tokens: tuple[Store, Artifact]) -> None:
+    one, two = plan(tokens), plan(tokens, num_processes=2)
+    assert one.key != two.key and two.facts["memory"]["weights"] < one.facts["memory"]["weights"]
+    assert plan(tokens, prefetch_batches=2).key == one.key, "what the plan does not depend on is not in its key"
+
+
+def test_an_impossible_mixture_is_refused(tokens: tuple[Store, Artifact]) -> None:
+    with pytest.raises(InputError, match="'proze'.*code, prose, tiny"):
+        plan(tokens, mixture={"proze": 1.0})
+
+
+def test_it_is_arithmetic_only() -> None:
+    """No torch, and a blink."""
+    script = "import sys, stages.plan; assert not {'torch', 'transformers', 'datasets', 'numba'} & set(sys.modules)"
+    started = time.monotonic()
+    subprocess.run([sys.executable, "-c", script], check=True)
+    assert time.monotonic() - started < 10
