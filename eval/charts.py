@@ -1,0 +1,248 @@
+"""The plots that the report and Prefect artifacts share: figures in, inline SVG or PNG out.
+
+Colours are those of Okabe and Ito (2008), which the common kinds of colour blindness keep apart; series differ by
+marker too. In SVG, ink and grid take the CSS variables --chart-ink and --chart-grid of the page around them, so that
+one figure suits a light and a dark page.
+"""
+
+import base64
+import io
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+BLUE, ORANGE, GREEN, RED, PINK, SKY = "#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7", "#56B4E9"
+INK, GRID = "#333334", "#d9d9da"  # stand in for the page's variables; no other colour is equal to them
+BASELINE_STYLES = {"gzip-9": (ORANGE, "--"), "xz-9e": (RED, ":")}
+WIDTH_INCHES, ROW_INCHES = 7.6, 2.7
+MOST_POINTS = 400  # of a curve; more cannot be told apart on the page
+NEXT_STYLE = (BLUE, "-.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Point:
+    """A value with its interval at a place on the x axis."""
+
+    x: float
+    value: float
+    low: float
+    high: float
+
+
+def as_svg(figure: "Figure", label: str) -> str:
+    """Inline SVG that scales with its column; the same text for the same figure. `label` is read out to those who do
+    not see it.
+    """
+    import matplotlib
+
+    buffer = io.StringIO()
+    with matplotlib.rc_context({"svg.fonttype": "none", "svg.hashsalt": "longhaul"}):
+        figure.savefig(
+            buffer,
+            format="svg",
+            transparent=True,
+            metadata={"Date": None, "Creator": None, "Format": None, "Type": None},
+        )
+    text = buffer.getvalue()
+    text = text[text.index("<svg") :]
+    head, body = text.split(">", 1)
+    view_box = re.search(r'viewBox="[^"]*"', head)
+    assert view_box is not None
+    body = re.sub(r"<metadata>.*?</metadata>", "", body, flags=re.DOTALL)
+    body = body.replace(INK, "var(--chart-ink, #333334)").replace(GRID, "var(--chart-grid, #d9d9da)")
+    escaped = label.replace("&", "&amp;").replace("<", "&lt;").replace('"', "&quot;")
+    namespace = 'xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink"'
+    return f'<svg {namespace} {view_box.group()} role="img" aria-label="{escaped}" class="chart">{body}'
+
+
+def as_png(figure: "Figure", dots_per_inch: int = 144) -> bytes:
+    """A PNG on white."""
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format="png", dpi=dots_per_inch, facecolor="white", metadata={"Software": None})
+    return buffer.getvalue()
+
+
+def as_markdown(figure: "Figure", label: str) -> str:
+    """A PNG inside Markdown, as a Prefect artifact shows it."""
+    return f"![{label}](data:image/png;base64,{base64.b64encode(as_png(figure)).decode()})"
+
+
+def loss_curve(steps: Sequence[int], losses: Sequence[float], heldout: Sequence[tuple[int, float]] = ()) -> "Figure":
+    """Training loss by step, as it is and smoothed, and the held-out loss at checkpoints."""
+    figure, (axes,) = _figure(1)
+    x, y = np.asarray(steps, float), np.asarray(losses, float)
+    axes.plot(*_thin(x, y), color=SKY, alpha=0.45, linewidth=0.8, label="training, each step")
+    axes.plot(*_thin(x, _smooth(y)), color=BLUE, linewidth=1.6, label="training, smoothed")
+    if heldout:
+        axes.plot(*zip(*heldout, strict=True), color=RED, marker="o", markersize=4, linewidth=1.2, label="held-out")
+    _label(axes, "Loss", "step", "nats per token")
+    _legend(axes)
+    return figure
+
+
+def learning_rate(steps: Sequence[int], rates: Sequence[float], norms: Sequence[float]) -> "Figure":
+    """Learning rate and global gradient norm by step."""
+    figure, (left, right) = _figure(2, columns=2)
+    x = np.asarray(steps, float)
+    left.plot(*_thin(x, np.asarray(rates, float)), color=GREEN, linewidth=1.4)
+    _label(left, "Learning rate", "step", "")
+    right.plot(*_thin(x, np.asarray(norms, float)), color=PINK, linewidth=0.9)
+    _label(right, "Gradient norm before clipping", "step", "")
+    if all(norm > 0 for norm in norms):
+        right.set_yscale("log")
+    return figure
+
+
+def throughput(steps: Sequence[int], tokens_per_second: Sequence[float]) -> "Figure":
+    """Tokens per second by step, and their median."""
+    figure, (axes,) = _figure(1)
+    x, y = np.asarray(steps, float), np.asarray(tokens_per_second, float)
+    axes.plot(*_thin(x, y), color=SKY, alpha=0.6, linewidth=0.8, label="each step")
+    axes.axhline(float(np.median(y)), color=BLUE, linestyle="--", linewidth=1.2, label=f"median, {np.median(y):,.0f}")
+    axes.set_ylim(bottom=0)
+    _label(axes, "Throughput", "step", "tokens per second")
+    _legend(axes)
+    return figure
+
+
+def bits_per_byte(series: Mapping[str, Sequence[Point]], baselines: Mapping[str, Mapping[str, float]]) -> "Figure":
+    """A panel for each domain: bits per byte by tokens seen with 95 % intervals over documents, beside what compressors
+    need.
+    """
+    figure, panels = _figure(len(series), columns=2)
+    for axes, (domain, points) in zip(panels, series.items(), strict=True):
+        _error_bars(axes, points, BLUE, "model")
+        for name, value in baselines.get(domain, {}).items():
+            color, style = BASELINE_STYLES.get(name, NEXT_STYLE)
+            axes.axhline(value, color=color, linestyle=style, linewidth=1.3, label=name)
+        _label(axes, domain, "tokens seen", "bits per byte")
+        _legend(axes)
+    return figure
+
+
+def task_scores(
+    series: Mapping[str, Sequence[Point]], chance: Mapping[str, float | None], metric: Mapping[str, str]
+) -> "Figure":
+    """A panel for each task: its score by tokens seen, plus and minus one standard error over clusters of items, beside
+    chance.
+    """
+    figure, panels = _figure(len(series), columns=3)
+    for axes, (task, points) in zip(panels, series.items(), strict=True):
+        _error_bars(axes, points, GREEN, "model")
+        guess = chance.get(task)
+        if guess is not None:
+            axes.axhline(guess, color=INK, linestyle=":", linewidth=1.2, label=f"chance, {guess:g}")
+            axes.set_ylim(0, 1.02)
+        _label(axes, task, "tokens seen", metric.get(task, ""))
+        _legend(axes, "lower right")
+    return figure
+
+
+def export_forms(num_bytes: Mapping[str, int], increases: Mapping[str, float], refused: Sequence[str] = ()) -> "Figure":
+    """Bars of size and of the worst increase in bits per byte, for each form; refused ones hatched."""
+    figure, (left, right) = _figure(2, columns=2)
+    names = list(num_bytes)
+    places = np.arange(len(names))[::-1]
+    hatches = ["//" if name in refused else "" for name in names]
+    for axes, values, color in (
+        (left, [num_bytes[name] / 1e6 for name in names], BLUE),
+        (right, [100 * increases[name] for name in names], ORANGE),
+    ):
+        bars = axes.barh(places, values, color=color, height=0.6, hatch=hatches, edgecolor=GRID)
+        axes.bar_label(bars, labels=[f"{value:.2f}" for value in values], padding=3, color=INK)
+        axes.set_yticks(places, [f"{name} (refused)" if name in refused else name for name in names])
+        axes.axvline(0, color=INK, linewidth=0.8)
+        axes.margins(x=0.2)
+    right.set_yticklabels([])
+    _label(left, "Size", "megabytes", "")
+    _label(right, "Loss of quality", "increase of bits per byte, %", "")
+    return figure
+
+
+def _figure(num_panels: int, columns: int = 1) -> tuple["Figure", list["Axes"]]:
+    """A figure on no window, so that it works in any thread and without a display."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    columns = max(1, min(columns, num_panels))
+    rows = max(1, math.ceil(num_panels / columns))
+    figure = Figure(figsize=(WIDTH_INCHES, ROW_INCHES * rows), layout="constrained")
+    FigureCanvasAgg(figure)
+    panels = [figure.add_subplot(rows, columns, number + 1) for number in range(num_panels)]
+    for axes in panels:
+        axes.tick_params(which="both", colors=INK, labelsize=8)
+        axes.grid(color=GRID, linewidth=0.6)
+        axes.set_axisbelow(True)
+        for side, spine in axes.spines.items():
+            spine.set_visible(side in ("left", "bottom"))
+            spine.set_color(INK)
+    return figure, panels
+
+
+def _label(axes: "Axes", title: str, x: str, y: str) -> None:
+    axes.set_title(title, fontsize=10, color=INK, loc="left")
+    axes.set_xlabel(x, fontsize=8.5, color=INK)
+    axes.set_ylabel(y, fontsize=8.5, color=INK)
+    if x == "tokens seen":
+        axes.xaxis.set_major_formatter(lambda value, position: _short(value))
+        axes.locator_params(axis="x", nbins=5)
+
+
+def _legend(axes: "Axes", location: Literal["best", "lower right"] = "best") -> None:
+    axes.legend(frameon=False, fontsize=8, labelcolor=INK, loc=location)
+
+
+def _error_bars(axes: "Axes", points: Sequence[Point], color: str, label: str) -> None:
+    ordered = sorted(points, key=lambda point: point.x)
+    values = np.array([point.value for point in ordered])
+    errors = np.abs(np.array([[point.low for point in ordered], [point.high for point in ordered]]) - values)
+    axes.errorbar(
+        [point.x for point in ordered],
+        values,
+        yerr=errors,
+        color=color,
+        marker="o",
+        markersize=4,
+        linewidth=1.4,
+        capsize=2.5,
+        elinewidth=0.9,
+        label=label,
+    )
+
+
+def _smooth(values: np.ndarray) -> np.ndarray:
+    """Mean over a centred window of 2 % of the curve, at least 5 steps; shorter at the ends, so that nothing is
+    shifted.
+    """
+    half = max(2, len(values) // 100)
+    sums = np.concatenate([[0.0], np.cumsum(values)])
+    places = np.arange(len(values))
+    first, last = np.maximum(places - half, 0), np.minimum(places + half + 1, len(values))
+    return (sums[last] - sums[first]) / (last - first)
+
+
+def _thin(x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """At most MOST_POINTS points; of each stretch the lowest and the highest, so that no spike is lost."""
+    if len(x) <= MOST_POINTS:
+        return x, y
+    kept = set()
+    for stretch in np.array_split(np.arange(len(x)), MOST_POINTS // 2):
+        kept |= {int(stretch[np.argmin(y[stretch])]), int(stretch[np.argmax(y[stretch])])}
+    order = np.array(sorted(kept | {0, len(x) - 1}))
+    return x[order], y[order]
+
+
+def _short(value: float) -> str:
+    """1500000 as 1.5M."""
+    for size, unit in ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if abs(value) >= size:
+            return f"{value / size:.3g}{unit}"
+    return f"{value:.3g}"
