@@ -21,8 +21,8 @@ GRACE_SECONDS = 5.0
 SHOWN_LOG_LINES = 30
 # Where several processes failed, the first of these says most about why; the others often just lost their peer.
 TELLING = (BAD_INPUT, ROLL_BACK, HARDWARE, TRY_AGAIN)
-# Large blocks come from the heap and stay in it. Without this glibc maps and unmaps every activation, which was measured
-# to cost 1.4 to 2 times the CPU time of a step.
+# Large blocks come from the heap and stay in it. Without this glibc maps and unmaps every activation, measured to cost
+# 1.4 to 2 times the CPU time of a step.
 HEAP = {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": str(16 << 30), "MALLOC_TOP_PAD_": str(256 << 20)}
 
 

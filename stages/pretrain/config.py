@@ -20,7 +20,7 @@ class ModelConfig(StageConfig):
 
     huggingface_config: str = runtime(
         "",
-        description="Path of a Hugging Face config.json (model_type llama) that gives the shape instead of the fields below",
+        description="Path of a Hugging Face config.json (type llama) that gives the shape instead of the fields below",
     )
     hidden_size: int = Field(128, ge=8, description="Width of the residual stream")
     num_layers: int = Field(4, ge=1, description="Decoder layers")
@@ -138,7 +138,7 @@ class PretrainConfig(StageConfig):
     keep_local: int = runtime(
         2,
         ge=1,
-        description="Newest local checkpoints to keep, beside durable ones still to be published and one to roll back to",
+        description="Newest local checkpoints to keep, beside durable ones to be published and one to roll back to",
     )
     max_relaunches: int = runtime(
         3, ge=0, description="Relaunches in a row, without getting further, before the run is given up"

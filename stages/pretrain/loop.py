@@ -7,7 +7,8 @@ processes and micro-batches.
 import math
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,7 +18,7 @@ from data.loader import Batch, BatchLoader
 from stages.pretrain import checkpoint
 from stages.pretrain.checkpoint import StepState
 from stages.pretrain.config import PretrainConfig
-from stages.pretrain.faults import Hook, no_fault
+from stages.pretrain.faults import Hook
 from stages.pretrain.heldout import heldout_loss
 from stages.pretrain.optim import learning_rate, set_learning_rate
 from stages.pretrain.parallel import Ranks, reduce_gradients
@@ -60,8 +61,8 @@ class Training:
     heldout: BatchLoader
     num_heldout: int
     checkpoints: "Path"
-    model_config: dict[str, Any] = field(default_factory=dict)
-    hook: Hook = no_fault
+    model_config: dict[str, Any]
+    hook: Hook
 
     def tensors(self) -> "dict[str, torch.Tensor]":
         """All tensors of the training state, sharing memory with model and optimizer."""
@@ -201,7 +202,7 @@ def save(training: Training, state: StepState, records: Records) -> None:
     """A checkpoint of `state`; before it, the lines of all steps up to it are brought to the disk."""
     records.sync()
     ranks = training.ranks
-    written = lambda: training.hook("written", state.step, ranks.rank, None)  # noqa: E731
+    written = partial(training.hook, "written", state.step, ranks.rank, None)
     checkpoint.save(training.checkpoints, training.tensors(), state, training.model_config, ranks, written=written)
 
 

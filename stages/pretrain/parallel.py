@@ -15,6 +15,8 @@ from stages.pretrain.config import PretrainConfig
 if TYPE_CHECKING:
     import torch
     from accelerate import Accelerator
+    from torch.distributed.fsdp import MixedPrecisionPolicy
+    from transformers import LlamaForCausalLM
 
 DECODER_LAYER = "LlamaDecoderLayer"
 
@@ -37,6 +39,13 @@ class Ranks:
             import torch.distributed as dist
 
             dist.barrier()
+
+    def leave(self) -> None:
+        """Part from the other ranks at the end."""
+        if self.size > 1:
+            import torch.distributed as dist
+
+            dist.destroy_process_group()
 
     def sum(self, values: Sequence[float]) -> "torch.Tensor":
         """float64[n] on the device: the sum of `values` over all ranks, with the same bits on each of them."""
@@ -61,7 +70,7 @@ def start(config: PretrainConfig) -> "tuple[Accelerator, Ranks]":
 
     torch.set_num_threads(config.threads)
     torch.use_deterministic_algorithms(True)
-    torch.utils.deterministic.fill_uninitialized_memory = False
+    torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
     torch.backends.cudnn.benchmark = False
     on_cpu = config.device == "cpu" or (config.device == "auto" and not torch.cuda.is_available())
     accelerator = _accelerator(config, on_cpu=on_cpu)
@@ -101,7 +110,7 @@ def _accelerator(config: PretrainConfig, *, on_cpu: bool) -> "Accelerator":
     return accelerator
 
 
-def _policy(config: PretrainConfig):  # type: ignore[no-untyped-def]
+def _policy(config: PretrainConfig) -> "MixedPrecisionPolicy":
     import torch
     from torch.distributed.fsdp import MixedPrecisionPolicy
 
@@ -111,7 +120,7 @@ def _policy(config: PretrainConfig):  # type: ignore[no-untyped-def]
 
 
 def spread(
-    accelerator: "Accelerator", model: "torch.nn.Module", optimizer: "torch.optim.AdamW", *, compile_layers: bool
+    accelerator: "Accelerator", model: "LlamaForCausalLM", optimizer: "torch.optim.AdamW", *, compile_layers: bool
 ) -> "tuple[torch.nn.Module, torch.optim.AdamW]":
     """Place model and optimizer on the device and shard them if there are several processes."""
     from torch.distributed.tensor import DTensor

@@ -1,13 +1,13 @@
 """What to do when an attempt ends: a pure function of how it ended and of how earlier attempts did.
 
-| exit code     | meaning                        | decision                                                             |
-|---------------|--------------------------------|----------------------------------------------------------------------|
-| 0             | the last step is done          | done                                                                 |
-| 2             | the user's input               | stop, exit code 2                                                    |
-| 70            | loss or gradient is not finite | roll back to a healthy checkpoint and replay; stop if it comes back  |
-| 71            | hardware suspected             | stop: the same machine would go on computing wrongly                 |
-| 75            | not possible now (disk full)   | stop, exit code 75                                                   |
-| anything else | a crash, a killed process      | relaunch from the newest checkpoint, unless it gets no further       |
+| exit code     | meaning                        | decision                                                            |
+|---------------|--------------------------------|---------------------------------------------------------------------|
+| 0             | the last step is done          | done                                                                |
+| 2             | the user's input               | stop, exit code 2                                                   |
+| 70            | loss or gradient is not finite | roll back to a healthy checkpoint and replay; stop if it comes back |
+| 71            | hardware suspected             | stop: the same machine would go on computing wrongly                |
+| 75            | not possible now (disk full)   | stop, exit code 75                                                  |
+| anything else | a crash, a killed process      | relaunch from the newest checkpoint, unless it gets no further      |
 """
 
 from collections.abc import Sequence

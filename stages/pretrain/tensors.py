@@ -62,6 +62,6 @@ def state_digest(tensors: Mapping[str, "torch.Tensor"], step_state: Mapping[str,
         if not reads:
             continue
         digest.update(f"{name} {whole.dtype} {list(whole.shape)}\n".encode())
-        digest.update(whole.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy())
+        digest.update(whole.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data)
     digest.update(json.dumps(step_state, sort_keys=True, allow_nan=False).encode())
     return digest.hexdigest() if reads else ""

@@ -46,69 +46,25 @@ def main(job_path: str) -> int:
 
 def work(job: Job) -> None:
     """Build everything, load the checkpoint that the job names, and train to the end."""
-    from stages.pretrain import checkpoint, loop, model, optim, parallel
-    from stages.pretrain.faults import load_hook
-    from stages.pretrain.heldout import num_heldout_sequences
+    from stages.pretrain.loop import train
     from stages.pretrain.records import Records
-    from stages.pretrain.streams import HELDOUT, TRAIN, open_sequences
+    from stages.pretrain.setup import set_up
 
-    config, run = job.config, job.run
-    accelerator, ranks = parallel.start(config)
-    train = open_sequences(config, Path(job.tokens), TRAIN)
-    heldout = open_sequences(config, Path(job.tokens), HELDOUT)
-    num_heldout = num_heldout_sequences(config, heldout)
-
-    huggingface = model.huggingface_config(config.model, vocabulary_size=job.vocabulary_size, eos_id=job.eos_id)
-    plain = model.build(huggingface)
-    model.initialise(
-        plain, seed=config.seed, std=huggingface.initializer_range, num_layers=huggingface.num_hidden_layers
-    )
-    parameters = sum(parameter.numel() for parameter in plain.parameters())
-    spread, optimizer = parallel.spread(
-        accelerator, plain, optim.build_optimizer(config, plain), compile_layers=config.compile
-    )
-    optim.create_state(optimizer)
-    spread.train()
-    training = loop.Training(
-        config=config,
-        ranks=ranks,
-        model=spread,
-        optimizer=optimizer,
-        train=train.loader(
-            batch_sequences=config.batch_sequences,
-            sequence_tokens=config.sequence_tokens,
-            rows=ranks.rows(config.batch_sequences),
-        ),
-        heldout=heldout.loader(
-            batch_sequences=num_heldout, sequence_tokens=config.sequence_tokens, rows=ranks.rows(num_heldout)
-        ),
-        num_heldout=num_heldout,
-        checkpoints=run.checkpoints,
-        model_config=model.config_values(huggingface),
-        hook=load_hook(job.hook),
-    )
-    state = checkpoint.StepState(
-        step=0, tokens_seen=0, config_fingerprint=job.config_fingerprint, data_fingerprint=job.data_fingerprint
-    )
-    if job.resume_step:
-        state = checkpoint.load(
-            run.checkpoints, job.resume_step, training.tensors(), data_fingerprint=job.data_fingerprint, ranks=ranks
-        )
-    with Records(run, writes=ranks.is_main) as records:
-        loop.train(training, state, records)
+    training, state = set_up(job)
+    ranks = training.ranks
+    with Records(job.run, writes=ranks.is_main) as records:
+        train(training, state, records)
     peak_bytes = int(ranks.sum([peak_memory_bytes(ranks.device.type)]).item())
     if ranks.is_main:
-        write_json(
-            run.result,
-            {
-                "parameters": parameters,
-                "peak_memory_bytes": peak_bytes,
-                "device": str(ranks.device),
-                "num_processes": ranks.size,
-                "threads": config.threads,
-            },
-        )
-    accelerator.end_training()
+        result = {
+            "parameters": sum(parameter.numel() for parameter in training.model.parameters()),
+            "peak_memory_bytes": peak_bytes,
+            "device": ranks.device.type,
+            "num_processes": ranks.size,
+            "threads": job.config.threads,
+        }
+        write_json(job.run.result, result)
+    ranks.leave()
 
 
 def peak_memory_bytes(device_type: str) -> float:

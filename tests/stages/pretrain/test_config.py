@@ -1,0 +1,128 @@
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from data.errors import InputError
+from stages.fingerprint import identity
+from stages.pretrain.config import ModelConfig, PretrainConfig
+
+LLAMA = {
+    "model_type": "llama",
+    "hidden_size": 48,
+    "num_hidden_layers": 3,
+    "num_attention_heads": 6,
+    "num_key_value_heads": 2,
+    "intermediate_size": 100,
+    "tie_word_embeddings": False,
+    "rope_parameters": {"rope_type": "default", "rope_theta": 5e5},
+    "rms_norm_eps": 1e-6,
+    "max_position_embeddings": 4096,
+    "vocab_size": 32000,
+}
+
+
+def written(folder: Path, **changes: Any) -> str:
+    path = folder / "config.json"
+    path.write_text(json.dumps({**LLAMA, **changes}))
+    return str(path)
+
+
+def test_durable_steps_always_end_with_the_last_step() -> None:
+    def steps(num_steps: int, every: int) -> tuple[int, ...]:
+        return PretrainConfig(num_steps=num_steps, checkpoint_every_steps=every).durable_steps()
+
+    assert steps(10, 4) == (4, 8, 10)
+    assert steps(8, 4) == (4, 8)
+    assert steps(3, 4) == (3,)
+
+
+@pytest.mark.parametrize(
+    ("model", "names"),
+    [
+        ({"hidden_size": 130, "num_heads": 4}, ["model.hidden_size", "model.num_heads"]),
+        ({"hidden_size": 9, "num_heads": 3}, ["model.hidden_size", "even"]),
+        ({"num_heads": 4, "num_kv_heads": 3}, ["model.num_heads", "model.num_kv_heads"]),
+    ],
+)
+def test_an_impossible_shape_names_the_settings(model: dict[str, int], names: list[str]) -> None:
+    with pytest.raises(ValidationError) as error:
+        ModelConfig(**model)
+    assert all(name in str(error.value) for name in names)
+
+
+@pytest.mark.parametrize(
+    ("settings", "name"),
+    [
+        ({"sequence_tokens": 512}, "pretrain.sequence_tokens"),
+        ({"num_processes": 9}, "pretrain.num_processes"),
+        ({"mixture": {"code": 0.0}}, "pretrain.mixture"),
+    ],
+)
+def test_settings_that_cannot_work_together_are_refused(settings: dict[str, Any], name: str) -> None:
+    with pytest.raises(ValidationError, match=name):
+        PretrainConfig(**settings)
+
+
+def test_layout_is_not_identity_and_precision_is() -> None:
+    base = identity(PretrainConfig())
+    elsewhere = PretrainConfig(num_processes=2, threads=7, micro_batch_sequences=1, compile=True, checkpoint_seconds=5)
+    assert identity(elsewhere) == base
+    assert identity(PretrainConfig(precision="fp32")) != base
+
+
+def test_a_huggingface_config_gives_the_whole_shape(tmp_path: Path) -> None:
+    shape = ModelConfig(huggingface_config=written(tmp_path)).resolved()
+    assert shape == ModelConfig(
+        hidden_size=48,
+        num_layers=3,
+        num_heads=6,
+        num_kv_heads=2,
+        intermediate_size=100,
+        tie_embeddings=False,
+        rope_theta=5e5,
+        norm_epsilon=1e-6,
+        context_tokens=4096,
+    )
+
+
+@pytest.mark.parametrize(
+    ("changes", "named"),
+    [
+        ({"model_type": "qwen3"}, "model_type"),
+        ({"attention_bias": True}, "attention_bias"),
+        ({"hidden_act": "gelu"}, "hidden_act"),
+        ({"rope_parameters": {"rope_type": "llama3", "rope_theta": 1e4}}, "rotary"),
+        ({"rope_parameters": None, "rope_scaling": {"type": "linear", "factor": 2}}, "rotary"),
+        ({"head_dim": 16}, "head_dim"),
+        ({"num_attention_heads": 5}, "num_heads"),
+    ],
+)
+def test_a_setting_that_would_be_ignored_is_refused(tmp_path: Path, changes: dict[str, Any], named: str) -> None:
+    with pytest.raises(InputError, match=named):
+        ModelConfig(huggingface_config=written(tmp_path, **changes)).resolved()
+
+
+def test_the_content_of_a_huggingface_config_is_identity_and_its_place_is_not(tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+    (tmp_path / "b").mkdir()
+    one, same = (ModelConfig(huggingface_config=written(tmp_path / name)) for name in "ab")
+    assert (identity(one), one.externals()) == (identity(same), same.externals())
+    before = one.externals()
+    written(tmp_path / "a", hidden_size=96)
+    assert one.externals() != before
+
+
+def test_a_missing_or_broken_huggingface_config_is_the_users(tmp_path: Path) -> None:
+    missing = ModelConfig(huggingface_config=str(tmp_path / "none.json"))
+    for call in (missing.resolved, missing.externals):
+        with pytest.raises(InputError, match="no file"):
+            call()
+    (tmp_path / "broken.json").write_text("{")
+    with pytest.raises(InputError, match="not JSON"):
+        ModelConfig(huggingface_config=str(tmp_path / "broken.json")).resolved()
+    (tmp_path / "empty.json").write_text("{}")
+    with pytest.raises(InputError, match="num_attention_heads"):
+        ModelConfig(huggingface_config=str(tmp_path / "empty.json")).resolved()

@@ -1,0 +1,185 @@
+import dataclasses
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from data.errors import InputError
+from data.loader import Batch
+from stages.pretrain.checkpoint import StepState
+from stages.pretrain.faults import no_fault
+from stages.pretrain.loop import IGNORE, NonFinite, StepResult, Training, after, micro_batches, train_step
+from stages.pretrain.parallel import Ranks
+from tests.stages.pretrain import micro
+from tests.stages.pretrain.conftest import Build
+
+
+def weights(training: Training) -> dict[str, torch.Tensor]:
+    return {name: tensor.clone() for name, tensor in training.tensors().items()}
+
+
+def gradients(training: Training, batch: Batch, **settings: Any) -> tuple[StepResult, dict[str, torch.Tensor]]:
+    """What one step gives, and its gradients before clipping."""
+    seen: dict[str, torch.Tensor] = {}
+
+    def remember(norm: Any) -> None:
+        for name, parameter in training.model.named_parameters():
+            assert parameter.grad is not None
+            seen[name] = parameter.grad.clone()
+
+    config = training.config.model_copy(update={"gradient_clip_norm": 1e9, **settings})
+
+    def hook(point: str, step: int, rank: int, value: Any) -> Any:
+        if point == "update":
+            remember(value)
+        return value
+
+    result = train_step(dataclasses.replace(training, config=config, hook=hook), batch, step=1, save_wanted=False)
+    return result, seen
+
+
+def with_targets(batch: Batch, targets: np.ndarray) -> Batch:
+    return dataclasses.replace(batch, targets=targets)
+
+
+def uneven(batch: Batch) -> Batch:
+    """Rows with one, many and no targets."""
+    targets = batch.targets.copy()
+    targets[0, 1:] = IGNORE
+    targets[2] = IGNORE
+    targets[4, ::2] = IGNORE
+    return with_targets(batch, targets)
+
+
+@pytest.mark.parametrize("size", [1, 2, 4, 5])
+def test_accumulation_gives_the_loss_and_gradient_of_one_big_batch(build: Build, size: int) -> None:
+    training, _ = build(micro.config())
+    batch = uneven(training.train.batch(0))
+    whole, expected = gradients(training, batch, micro_batch_sequences=6)
+    training, _ = build(micro.config())
+    pieces, found = gradients(training, batch, micro_batch_sequences=size)
+    assert pieces.tokens == whole.tokens == int((batch.targets != IGNORE).sum())
+    assert pieces.loss == pytest.approx(whole.loss, rel=1e-6)
+    for name, gradient in expected.items():
+        assert (found[name] - gradient).norm() <= 1e-5 * gradient.norm(), name
+
+
+def test_the_loss_is_the_mean_over_tokens_and_not_a_mean_of_means(build: Build) -> None:
+    training, _ = build(micro.config(micro_batch_sequences=1))
+    batch = uneven(training.train.batch(0))
+    with torch.no_grad():
+        logits = training.model(input_ids=torch.from_numpy(batch.inputs)).logits
+        flat = torch.from_numpy(batch.targets).flatten()
+        each = torch.nn.functional.cross_entropy(logits.flatten(0, 1), flat, ignore_index=IGNORE, reduction="none")
+    per_row = each.view(6, -1)
+    counts = (batch.targets != IGNORE).sum(axis=1)
+    result = train_step(training, batch, step=1, save_wanted=False)
+    assert result.loss == pytest.approx(each.sum().item() / counts.sum(), rel=1e-6)
+    mean_of_means = np.mean([per_row[row].sum().item() / counts[row] for row in range(6) if counts[row]])
+    assert abs(result.loss - mean_of_means) > 1e-3
+
+
+def test_a_micro_batch_without_targets_is_as_if_it_were_not_there(build: Build) -> None:
+    training, _ = build(micro.config(micro_batch_sequences=1))
+    batch = uneven(training.train.batch(0))
+    with_empty, expected = gradients(training, batch)
+    training, _ = build(micro.config(micro_batch_sequences=1))
+    rows = [0, 1, 3, 4, 5]
+    without = dataclasses.replace(batch, inputs=batch.inputs[rows], targets=batch.targets[rows])
+    dropped, found = gradients(training, without)
+    assert with_empty.tokens == dropped.tokens
+    assert with_empty.loss == pytest.approx(dropped.loss, rel=1e-6)
+    assert all(torch.allclose(found[name], gradient, rtol=1e-5, atol=1e-9) for name, gradient in expected.items())
+
+
+def test_a_batch_without_targets_makes_no_step(build: Build) -> None:
+    training, state = build(micro.config())
+    before = weights(training)
+    batch = training.train.batch(0)
+    result = train_step(training, with_targets(batch, np.full_like(batch.targets, IGNORE)), step=1, save_wanted=False)
+    assert result == StepResult(tokens=0, loss=None, gradient_norm=None, save_wanted=False)
+    assert all(torch.equal(tensor, before[name]) for name, tensor in training.tensors().items())
+    state = after(state, result, 1)
+    assert (state.step, state.tokens_seen, state.skipped_in_a_row) == (1, 0, 1)
+
+
+def test_batches_without_targets_one_after_the_other_end_the_run() -> None:
+    empty = StepResult(tokens=0, loss=None, gradient_norm=None, save_wanted=False)
+    full = StepResult(tokens=5, loss=1.0, gradient_norm=1.0, save_wanted=False)
+    state = StepState(step=0, tokens_seen=0, config_fingerprint="", data_fingerprint="")
+    for step in range(1, 10):
+        state = after(state, empty, step)
+    state = after(state, full, 10)
+    assert state.skipped_in_a_row == 0
+    for step in range(11, 20):
+        state = after(state, empty, step)
+    with pytest.raises(InputError, match="token shards"):
+        after(state, empty, 20)
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_a_loss_that_is_not_finite_never_reaches_the_weights(build: Build, value: float) -> None:
+    training, _ = build(micro.config())
+    before = weights(training)
+
+    def hook(point: str, step: int, rank: int, current: Any) -> Any:
+        return current * value if point == "loss" else current
+
+    with pytest.raises(NonFinite, match="step 1"):
+        train_step(dataclasses.replace(training, hook=hook), training.train.batch(0), step=1, save_wanted=False)
+    assert all(torch.equal(tensor, before[name]) for name, tensor in training.tensors().items())
+
+
+def test_the_gradient_is_clipped_by_its_global_norm(build: Build) -> None:
+    training, _ = build(micro.config(gradient_clip_norm=0.01))
+    seen = []
+
+    def hook(point: str, step: int, rank: int, value: Any) -> Any:
+        if point == "update":
+            seen.append(torch.stack([p.grad.norm() for p in training.model.parameters()]).norm().item())
+        return value
+
+    training = dataclasses.replace(training, hook=hook)
+    result = train_step(training, training.train.batch(0), step=1, save_wanted=False)
+    assert result.gradient_norm > 0.1
+    assert seen == [pytest.approx(0.01, rel=1e-3)]
+
+
+def test_bf16_keeps_weights_moments_and_loss_in_float32(build: Build) -> None:
+    training, _ = build(micro.config(precision="bf16"))
+    start = weights(training)
+    dtypes = set()
+
+    def hook(point: str, step: int, rank: int, value: Any) -> Any:
+        if point == "loss":
+            dtypes.add(value.dtype)
+        return value
+
+    seeing = dataclasses.replace(training, hook=hook)
+    low = train_step(seeing, training.train.batch(0), step=1, save_wanted=False)
+    assert {tensor.dtype for tensor in training.tensors().values()} | dtypes == {torch.float32}
+    assert not torch.equal(training.tensors()["model.model.embed_tokens.weight"], start["model.model.embed_tokens.weight"])
+    training, _ = build(micro.config(precision="fp32"))
+    high = train_step(training, training.train.batch(0), step=1, save_wanted=False)
+    assert low.loss == pytest.approx(high.loss, rel=1e-2)
+    assert low.loss != high.loss, "bf16 was not used"
+
+
+def test_every_rank_makes_as_many_micro_batches_and_each_row_is_seen_once() -> None:
+    rows = np.arange(10)[:, None].repeat(4, axis=1)
+    seen: list[int] = []
+    for rank in range(4):
+        mine = Ranks(rank, 4, torch.device("cpu")).rows(10)
+        pieces = list(micro_batches(rows[mine], rows[mine] + 1, size=2, most_rows=3))
+        assert len(pieces) == 2
+        for inputs, targets in pieces:
+            real = targets[:, 0] != IGNORE
+            seen += inputs[real][:, 0].tolist()
+            assert (targets[real] == inputs[real] + 1).all()
+    assert sorted(seen) == list(range(10))
+
+
+def test_without_a_test_nothing_is_injected() -> None:
+    value = object()
+    assert no_fault("loss", 1, 0, value) is value
