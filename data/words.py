@@ -49,6 +49,7 @@ def character_class(code_point: int) -> int:
     if (
         c >= 0x1F000
         or 0xFE00 <= c < 0xFE70
+        or c == 0xFEFF
         or 0xFF00 <= c < 0xFF10
         or 0xFF1A <= c < 0xFF21
         or 0xFF3B <= c < 0xFF41
