@@ -1,0 +1,27 @@
+"""Report: one self-contained HTML page that shows a whole run.
+
+Run: python -m stages.report RECIPE
+"""
+
+from stages.base import Many, One, Stage
+from stages.report.config import ReportConfig
+from stages.report.stage import run
+
+STAGE = Stage(
+    name="report",
+    revision=1,
+    config=ReportConfig,
+    inputs={
+        "corpus": One("curate"),
+        "tokenizer": One("tokenizer"),
+        "tokens": One("pretokenize"),
+        "plan": One("plan"),
+        "preflight": One("preflight"),
+        "pretrain": One("pretrain"),
+        "evaluations": Many("evaluate"),
+        "export": One("export"),
+    },
+    run=run,
+)
+
+__all__ = ["STAGE", "ReportConfig"]

@@ -1,0 +1,142 @@
+"""The stage: gather, draw, fill the template."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from stages.base import Facts, Inputs
+from stages.journal import Journal
+from stages.report import view
+from stages.report.config import ReportConfig
+from stages.store import Artifact
+
+PAGE = "report.html"
+TEMPLATE = Path(__file__).parent / "page.html"
+
+
+def run(config: ReportConfig, inputs: Inputs, out: Path, journal: Journal) -> Facts:
+    """Write report.html. It refers to nothing outside itself."""
+    evaluations = view.by_tokens(inputs.many("evaluations"))
+    last = evaluations[-1] if evaluations else None
+    journal.progress("charts", 0, 1, "pages")
+    page = render(
+        title=config.title or inputs.label,
+        inputs=inputs,
+        last=last,
+        charts=draw(inputs, evaluations),
+    )
+    (out / PAGE).write_text(page, encoding="utf-8")
+    journal.progress("charts", 1, 1, "pages")
+    bits = {row["domain"]: row["value"] for row in view.score_rows(last)}
+    return Facts(
+        facts={
+            "final_loss": inputs["pretrain"].facts["final_loss"],
+            "bits_per_byte": bits,
+            "num_evaluations": len(evaluations),
+        },
+        measurements={"page_bytes": len(page.encode())},
+        measured_files=(PAGE,),
+    )
+
+
+def draw(inputs: Inputs, evaluations: list[Artifact]) -> dict[str, str]:
+    """The charts of the page as inline SVG, by name; those for which there is nothing to show are left out."""
+    from eval import charts
+
+    steps = view.read_steps(inputs["pretrain"])
+    figures: dict[str, tuple[Any, str]] = {}
+    if steps.steps:
+        figures["loss"] = (
+            charts.loss_curve(steps.steps, steps.losses, view.heldout_losses(inputs)),
+            "Training and held-out loss by step",
+        )
+        figures["rate"] = (
+            charts.learning_rate(steps.steps, steps.rates, steps.norms),
+            "Learning rate and gradient norm by step",
+        )
+    if steps.timed_steps:
+        figures["throughput"] = (
+            charts.throughput(steps.timed_steps, steps.tokens_per_second),
+            "Tokens per second by step",
+        )
+    scores, tasks = view.score_series(evaluations), view.task_series(evaluations)
+    if scores:
+        points = {domain: [charts.Point(**point) for point in found] for domain, found in scores.items()}
+        figures["bits"] = (
+            charts.bits_per_byte(points, evaluations[-1].facts["baselines"]),
+            "Bits per byte on held-out text over training",
+        )
+    if tasks:
+        points = {task: [charts.Point(**point) for point in found] for task, found in tasks.items()}
+        latest = {task: score for artifact in evaluations for task, score in artifact.facts["tasks"].items()}
+        chance = {task: score["chance"] for task, score in latest.items()}
+        metric = {task: score["metric"] for task, score in latest.items()}
+        figures["tasks"] = charts.task_scores(points, chance, metric), "Task scores over training"
+    forms = view.form_rows(inputs["export"])
+    figures["forms"] = (
+        charts.export_forms(
+            {row["form"]: row["bytes"] for row in forms},
+            {row["form"]: row["increase"] for row in forms},
+            [row["form"] for row in forms if not row["accepted"]],
+        ),
+        "Size and loss of quality of the exported forms",
+    )
+    return {name: charts.as_svg(figure, label) for name, (figure, label) in figures.items()}
+
+
+def render(*, title: str, inputs: Inputs, last: Artifact | None, charts: dict[str, str]) -> str:
+    """The page. Whatever comes from data is escaped; only the charts are taken as they are."""
+    from jinja2 import Environment, StrictUndefined
+    from markupsafe import Markup
+
+    environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    environment.filters |= {"count": count, "size": size, "seconds": seconds, "percent": percent}
+    corpus, pretrain, export = inputs["corpus"].facts, inputs["pretrain"], inputs["export"]
+    return environment.from_string(TEMPLATE.read_text(encoding="utf-8")).render(
+        title=title,
+        charts={name: Markup(svg) for name, svg in charts.items()},
+        pretrain=pretrain.facts,
+        speed=pretrain.manifest.measurements,
+        provenance=pretrain.manifest.provenance,
+        scores=view.score_rows(last),
+        evaluation=last.facts if last else None,
+        samples=export.facts["samples"],
+        data=view.data_rows(corpus, inputs["tokens"].facts),
+        drops=view.drop_rows(corpus),
+        tokenizer=inputs["tokenizer"].facts,
+        plan=view.plan_rows(inputs["plan"].facts, pretrain),
+        warnings=inputs["plan"].facts["warnings"],
+        checks=json.loads((inputs["preflight"].path / "checks.json").read_text(encoding="utf-8")),
+        forms=view.form_rows(export),
+        lineage=view.lineage_rows(inputs),
+    )
+
+
+def count(value: float | None) -> str:
+    """12,345; what was not measured is a dash."""
+    return "–" if value is None else f"{value:,.0f}"
+
+
+def size(num_bytes: float | None) -> str:
+    """Bytes in decimal units."""
+    if num_bytes is None:
+        return "–"
+    for unit, factor in (("TB", 1e12), ("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
+        if abs(num_bytes) >= factor:
+            return f"{num_bytes / factor:.2f} {unit}"
+    return f"{num_bytes:.0f} B"
+
+
+def seconds(value: float | None) -> str:
+    """3.2 s, or 1 h 02 min."""
+    if value is None:
+        return "–"
+    if value < 120:
+        return f"{value:.1f} s"
+    minutes = round(value / 60)
+    return f"{minutes} min" if minutes < 60 else f"{minutes // 60} h {minutes % 60:02d} min"
+
+
+def percent(share: float | None) -> str:
+    """A signed share in percent."""
+    return "–" if share is None else f"{share:+.2%}"

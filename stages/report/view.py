@@ -1,0 +1,204 @@
+"""What the page shows, as plain values: read from the manifests of a run, and from nothing else but its step
+records.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from stages.base import Inputs
+from stages.store import Artifact
+
+DATA_COLUMNS = ("documents", "bytes")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Steps:
+    """Columns of the step records. A step without a target has no loss and is left out."""
+
+    steps: tuple[int, ...]
+    losses: tuple[float, ...]
+    rates: tuple[float, ...]
+    norms: tuple[float, ...]
+    timed_steps: tuple[int, ...]
+    tokens_per_second: tuple[float, ...]
+
+
+def read_steps(pretrain: Artifact) -> Steps:
+    """The curves of a training. Tokens of a step are the difference of the running totals, which a step's time
+    divides.
+    """
+    metrics, timing = _lines(pretrain.path / "metrics.jsonl"), _lines(pretrain.path / "timing.jsonl")
+    kept = [line for line in metrics if line["loss"] is not None]
+    seconds = {line["step"]: line["seconds"] for line in timing}
+    before, speeds = 0, {}
+    for line in metrics:
+        if seconds.get(line["step"]):
+            speeds[line["step"]] = (line["tokens"] - before) / seconds[line["step"]]
+        before = line["tokens"]
+    return Steps(
+        steps=tuple(line["step"] for line in kept),
+        losses=tuple(line["loss"] for line in kept),
+        rates=tuple(line["learning_rate"] for line in kept),
+        norms=tuple(line["gradient_norm"] for line in kept),
+        timed_steps=tuple(speeds),
+        tokens_per_second=tuple(speeds.values()),
+    )
+
+
+def _lines(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+
+
+def heldout_losses(inputs: Inputs) -> list[tuple[int, float]]:
+    """(step, held-out loss in nats per token) of the run's checkpoints that are still there."""
+    found = []
+    for entry in inputs["pretrain"].facts["checkpoints"]:
+        checkpoint = inputs.store.find("checkpoint", entry["key"])
+        loss = checkpoint.facts.get("heldout_loss") if checkpoint else None
+        if loss is not None:
+            found.append((entry["step"], loss))
+    return found
+
+
+def data_rows(corpus: Mapping[str, Any], tokens: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """For each domain, what went in and where it went; the last row adds up, and says whether nothing is missing."""
+    rows = []
+    for domain, counts in sorted(corpus["domains"].items()):
+        row = {"domain": domain}
+        for unit in DATA_COLUMNS:
+            row[f"{unit}_in"] = counts[f"{unit}_in"]
+            row[f"{unit}_dropped"] = sum(reason[unit] for reason in counts["dropped"].values())
+            row[f"{unit}_heldout"], row[f"{unit}_train"] = counts[f"heldout_{unit}"], counts[f"train_{unit}"]
+        encoded = tokens["domains"].get(domain, {})
+        row["tokens_train"], row["tokens_heldout"] = encoded.get("train_tokens", 0), encoded.get("heldout_tokens", 0)
+        rows.append(row)
+    total = {
+        "domain": "all",
+        **{name: sum(row[name] for row in rows) for name in (rows[0] if rows else {}) if name != "domain"},
+    }
+    return [*rows, total] if rows else []
+
+
+def drop_rows(corpus: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Every reason for which text was left out, the one with most bytes first."""
+    reasons: dict[str, dict[str, Any]] = {}
+    for domain, counts in sorted(corpus["domains"].items()):
+        for reason, lost in counts["dropped"].items():
+            row = reasons.setdefault(reason, {"reason": reason, "documents": 0, "bytes": 0, "domains": []})
+            row["documents"] += lost["documents"]
+            row["bytes"] += lost["bytes"]
+            row["domains"].append(domain)
+    return sorted(reasons.values(), key=lambda row: (-row["bytes"], row["reason"]))
+
+
+def plan_rows(plan: Mapping[str, Any], pretrain: Artifact) -> list[dict[str, Any]]:
+    """What was planned beside what came out; `unit` tells how to print it. A figure that was not measured is absent."""
+    facts, measured = pretrain.facts, pretrain.manifest.measurements
+    rows = [
+        {
+            "name": "parameters",
+            "unit": "count",
+            "planned": plan["parameters"]["total"],
+            "measured": facts["parameters"],
+        },
+        {"name": "steps", "unit": "count", "planned": plan["steps"], "measured": facts["num_steps"]},
+        {"name": "tokens", "unit": "count", "planned": plan["tokens"], "measured": facts["tokens"]},
+        {
+            "name": "memory of a process",
+            "unit": "bytes",
+            "planned": plan["memory"]["total"],
+            "measured": measured.get("peak_bytes"),
+        },
+    ]
+    for row in rows:
+        row["error"] = row["planned"] / row["measured"] - 1 if row["measured"] else None
+    return rows
+
+
+def score_rows(evaluation: Artifact | None) -> list[dict[str, Any]]:
+    """The last model's bits per byte by domain beside the compressors'."""
+    if evaluation is None:
+        return []
+    baselines = evaluation.facts["baselines"]
+    return [
+        {
+            "domain": domain,
+            **score,
+            "baselines": baselines.get(domain, {}),
+            "below_gzip": score["value"] < baselines.get(domain, {}).get("gzip-9", 0),
+        }
+        for domain, score in sorted(evaluation.facts["bits_per_byte"].items())
+    ]
+
+
+def by_tokens(evaluations: Sequence[Artifact]) -> list[Artifact]:
+    """Evaluations of checkpoints in the order in which these were trained; those of exported models are left out."""
+    own = [artifact for artifact in evaluations if artifact.facts["model"]["stage"] == "checkpoint"]
+    return sorted(own, key=lambda artifact: artifact.facts["model"]["tokens_seen"])
+
+
+def score_series(evaluations: Sequence[Artifact]) -> dict[str, list[dict[str, float]]]:
+    """{domain: [{x, value, low, high}]} of bits per byte over tokens seen."""
+    series: dict[str, list[dict[str, float]]] = {}
+    for artifact in evaluations:
+        for domain, score in sorted(artifact.facts["bits_per_byte"].items()):
+            point = {
+                "x": artifact.facts["model"]["tokens_seen"],
+                **{name: score[name] for name in ("value", "low", "high")},
+            }
+            series.setdefault(domain, []).append(point)
+    return series
+
+
+def task_series(evaluations: Sequence[Artifact]) -> dict[str, list[dict[str, float]]]:
+    """{task: [{x, value, low, high}]} with one standard error to either side. Only scores of the task's latest version
+    are comparable, and shown.
+    """
+    latest = {task: score["version"] for artifact in evaluations for task, score in artifact.facts["tasks"].items()}
+    series: dict[str, list[dict[str, float]]] = {}
+    for artifact in evaluations:
+        for task, score in sorted(artifact.facts["tasks"].items()):
+            if score["version"] == latest[task]:
+                error = score["standard_error"] or 0.0
+                point = {
+                    "x": artifact.facts["model"]["tokens_seen"],
+                    "value": score["value"],
+                    "low": score["value"] - error,
+                    "high": score["value"] + error,
+                }
+                series.setdefault(task, []).append(point)
+    return series
+
+
+def form_rows(export: Artifact) -> list[dict[str, Any]]:
+    """Every exported form with its size, quality and speed."""
+    speeds = export.manifest.measurements.get("forms", {})
+    return [{"form": form, **facts, **speeds.get(form, {})} for form, facts in export.facts["forms"].items()]
+
+
+def lineage_rows(inputs: Inputs) -> list[dict[str, Any]]:
+    """Every artifact that went into the page, in the order of the chain, and the checkpoints between."""
+    artifacts = [
+        artifact
+        for name in ("corpus", "tokenizer", "tokens", "plan", "preflight", "pretrain")
+        for artifact in inputs.many(name)
+    ]
+    for entry in inputs["pretrain"].facts["checkpoints"]:
+        checkpoint = inputs.store.find("checkpoint", entry["key"])
+        artifacts += [checkpoint] if checkpoint else []
+    artifacts += [*inputs.many("evaluations"), *inputs.many("export")]
+    return [
+        {
+            "stage": artifact.stage,
+            "key": artifact.key,
+            "digest": artifact.digest,
+            "seconds": artifact.manifest.provenance.get("seconds", 0.0),
+            "cpu_seconds": artifact.manifest.provenance.get("cpu_seconds"),
+            "bytes": sum(entry.bytes for entry in artifact.manifest.files),
+            "inputs": [entry.key for entries in artifact.manifest.inputs.values() for entry in entries],
+        }
+        for artifact in artifacts
+    ]
