@@ -39,6 +39,8 @@ TEST_PARTS = {"test", "tests", "idle_test", "__pycache__", "site-packages", "dis
 TEST_FILE = re.compile(r"test_.*\.py|conftest\.py")
 LICENCE_FILE = re.compile(r"(licen[cs]e|copying|notice)[^/]*", re.IGNORECASE)
 
+COMPOUND = (ast.If, ast.Try, ast.TryStar, ast.ExceptHandler, ast.With, ast.For, ast.While)
+
 Record = Document | Rejected
 Progress = Callable[[int, int], None]
 
@@ -107,30 +109,27 @@ class PythonEnvironment:
             "packages": packages,
         }
 
-    def read(self, repairs: Counter[str], progress: Progress) -> Iterator[Record]:
-        """Every document and every record set aside, in an order that is the same everywhere. `progress` is told files
-        done, and of how many."""
-        library = standard_library()
-        parsed = [*library, *self._package_files()] if "reference" in self.domains else []
-        sources = [file for file in library if _is_code(file)] if "code" in self.domains else []
-        total = len(parsed) + len(sources) + len(self.distributions)
-        if "reference" in self.domains:
+    def read(self, domain: str, repairs: Counter[str], progress: Progress) -> Iterator[Record]:
+        """Every document of a domain and every record set aside, in an order that is the same everywhere. `progress`
+        is told files or packages done, and of how many."""
+        if domain == "reference":
             yield from _topics(repairs)
-        for done, file in enumerate(parsed):
-            progress(done, total)
-            yield from _docstrings(file, repairs)
-        for done, file in enumerate(sources, start=len(parsed)):
-            progress(done, total)
-            yield admit(
-                file.path.read_bytes(), Place(file.name, "code", file.package), group=file.name, repairs=repairs
-            )
-        for done, (name, distribution) in enumerate(self.distributions.items(), start=len(parsed) + len(sources)):
-            progress(done, total)
-            if "readme" in self.domains:
-                yield from _description(name, distribution, repairs)
-            if "licence" in self.domains:
-                yield from _licences(name, distribution, repairs)
-        progress(total, total)
+            files = [*standard_library(), *self._package_files()]
+            for done, file in enumerate(files):
+                progress(done, len(files))
+                yield from _docstrings(file, repairs)
+        elif domain == "code":
+            files = [file for file in standard_library() if _is_code(file)]
+            for done, file in enumerate(files):
+                progress(done, len(files))
+                content = file.path.read_bytes()
+                yield admit(content, Place(file.name, domain, file.package), group=file.name, repairs=repairs)
+        else:
+            texts = _description if domain == "readme" else _licences
+            for done, (name, distribution) in enumerate(self.distributions.items()):
+                progress(done, len(self.distributions))
+                yield from texts(name, distribution, repairs)
+        progress(1, 1)
 
     def _package_files(self) -> list[SourceFile]:
         every = ALL_PACKAGES in self.packages
@@ -203,8 +202,8 @@ def _docstrings(file: SourceFile, repairs: Counter[str]) -> Iterator[Record]:
 def _definitions(
     tree: ast.Module,
 ) -> Iterator[tuple[ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef, str]]:
-    """The module, its classes and functions, and theirs, in the order of the source. (Those inside an `if` or a `try`
-    too.)"""
+    """The module, its classes and functions, and theirs, in the order of the source; those inside an `if` or a `try`
+    too."""
     yield tree, "module"
     waiting: list[tuple[ast.AST, str]] = [(node, "") for node in reversed(tree.body)]
     while waiting:
@@ -212,10 +211,12 @@ def _definitions(
         if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
             yield node, prefix + node.name
             prefix += node.name + "."
-        elif not isinstance(node, ast.If | ast.Try | ast.With):
+        elif not isinstance(node, COMPOUND):
             continue
         waiting += [
-            (child, prefix) for child in reversed(list(ast.iter_child_nodes(node))) if isinstance(child, ast.stmt)
+            (child, prefix)
+            for child in reversed(list(ast.iter_child_nodes(node)))
+            if isinstance(child, ast.stmt | ast.ExceptHandler)
         ]
 
 

@@ -4,6 +4,7 @@ for."""
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -61,14 +62,12 @@ def read(source: Source, taken_ids: set[str], reading: Reading, journal: Journal
     a source without a single record."""
     num_records = 0
 
-    def documents() -> Iterator[Document]:
+    def documents(records: Iterator[Record]) -> Iterator[Document]:
         nonlocal num_records
-        for record in _records(source, reading, journal):
+        for record in records:
             num_records += 1
             if source.max_bytes is not None and reading.text_bytes[record.domain] >= source.max_bytes:
                 reading.stopped_domains.add(record.domain)
-                if source.kind is Kind.PYTHON_ENVIRONMENT:
-                    continue
                 return
             if isinstance(record, Rejected):
                 reading.rejected.append(record)
@@ -77,22 +76,24 @@ def read(source: Source, taken_ids: set[str], reading: Reading, journal: Journal
             reading.text_bytes[record.domain] += len(record.text.encode())
             yield _with_own_id(record, taken_ids, reading)
 
-    yield from batches(documents())
+    for records in _records_by_domain(source, reading, journal):
+        yield from batches(documents(records))
     if not num_records:
         raise InputError(
             f"source {source.label} is empty: not a single record; take it out of curate.sources, or correct it"
         )
 
 
-def _records(source: Source, reading: Reading, journal: Journal) -> Iterator[Record]:
+def _records_by_domain(source: Source, reading: Reading, journal: Journal) -> Iterator[Iterator[Record]]:
     fields = Fields(text=source.text_field, id=source.id_field, group=source.group_field)
     name = f"read {source.label}"
     if source.kind is Kind.PYTHON_ENVIRONMENT:
-        yield from _environment(source).read(
-            reading.repairs, lambda done, total: journal.progress(name, done, total, unit="files")
-        )
+        environment = _environment(source)
+        for domain in source.domains:
+            step = f"{name} {domain}"
+            yield environment.read(domain, reading.repairs, partial(journal.progress, step, unit="files"))
     elif source.kind is Kind.HUGGINGFACE:
-        yield from read_huggingface(
+        yield read_huggingface(
             source.name,
             subset=source.subset,
             split=source.split,
@@ -103,7 +104,7 @@ def _records(source: Source, reading: Reading, journal: Journal) -> Iterator[Rec
             progress=lambda rows: journal.progress(name, int(rows), int(rows) + 1, unit="records"),
         )
     else:
-        yield from _file_records(source, fields, reading, journal, name)
+        yield _file_records(source, fields, reading, journal, name)
 
 
 def _file_records(source: Source, fields: Fields, reading: Reading, journal: Journal, name: str) -> Iterator[Record]:
