@@ -13,8 +13,10 @@ is complete; anything else is unfinished. Loading verifies every byte and unpick
 import json
 import re
 import shutil
-from collections.abc import Callable, Mapping
+import warnings
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -87,12 +89,13 @@ def save(
         shutil.rmtree(work, ignore_errors=True)
         work.mkdir(parents=True)
     ranks.barrier()
-    dcp.save(
-        dict(tensors),
-        storage_writer=FileSystemWriter(str(work / TENSORS), sync_files=True),
-        planner=DefaultSavePlanner(flatten_state_dict=False, flatten_sharded_tensors=False),
-        no_dist=ranks.size == 1,
-    )
+    with _quiet():
+        dcp.save(
+            dict(tensors),
+            storage_writer=FileSystemWriter(str(work / TENSORS), sync_files=True),
+            planner=DefaultSavePlanner(flatten_state_dict=False, flatten_sharded_tensors=False),
+            no_dist=ranks.size == 1,
+        )
     written()
     if ranks.is_main:
         write_json(work / MODEL_CONFIG, dict(config))
@@ -190,12 +193,22 @@ def fill(dcp_directory: Path, tensors: "Mapping[str, torch.Tensor]", *, alone: b
     from stages.pretrain.tensors import poison
 
     poison(tensors)
+    reader = TensorReader(str(dcp_directory))
     try:
-        dcp.load(dict(tensors), storage_reader=TensorReader(str(dcp_directory)), planner=StrictPlanner(), no_dist=alone)
+        with _quiet():
+            dcp.load(dict(tensors), storage_reader=reader, planner=StrictPlanner(), no_dist=alone)
     except CheckpointException as error:
         causes = [failure[0] for failure in error.failures.values()]
         first = next((cause for cause in causes if isinstance(cause, CheckpointError)), causes[0])
         raise CheckpointError(f"{dcp_directory}: {first}") from error
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Without DCP's warning that a single process is a single process."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="torch.distributed is disabled")
+        yield
 
 
 def load_model(directory: Path) -> "LlamaForCausalLM":

@@ -29,6 +29,7 @@ _RECORDS = {
         metadata.MetadataIndex,
         metadata.StorageMeta,
         metadata.TensorStorageMetadata,
+        metadata.BytesStorageMetadata,
         metadata.ChunkStorageMetadata,
         metadata.TensorProperties,
         metadata._MEM_FORMAT_ENCODING,
@@ -59,22 +60,27 @@ class IndexUnpickler(pickle.Unpickler):
 class TensorReader(FileSystemReader):
     """A FileSystemReader that reads the index through `IndexUnpickler` and opens no file outside the checkpoint."""
 
+    def __init__(self, path: str) -> None:
+        """Reads the index at once. Raises CheckpointError if it is not one, before DCP has wrapped the error twice."""
+        super().__init__(path)
+        self._index = self._read_index()
+
     def read_metadata(self, *args: Any, **kwargs: Any) -> Metadata:
-        with self.fs.create_stream(self._get_metadata_path(kwargs.get("rank")), "rb") as stream:
-            content = stream.read()
+        return self._index
+
+    def _read_index(self) -> Metadata:
+        path = pathlib.Path(self.path) / ".metadata"
         try:
-            index = IndexUnpickler(io.BytesIO(content)).load()
+            index = IndexUnpickler(io.BytesIO(path.read_bytes())).load()
         except CheckpointError:
             raise
         except Exception as error:  # a damaged pickle may raise anything
-            raise CheckpointError(f"the index {self.path}/.metadata cannot be read: {error}") from error
+            raise CheckpointError(f"the index {path} cannot be read: {error}") from error
         if not isinstance(index, Metadata) or not isinstance(index.storage_data, dict):
-            raise CheckpointError(f"the index {self.path}/.metadata is not that of a checkpoint")
+            raise CheckpointError(f"the index {path} is not that of a checkpoint")
         for info in index.storage_data.values():
             if pathlib.PurePosixPath(info.relative_path).name != info.relative_path:
-                raise CheckpointError(
-                    f"the index {self.path}/.metadata points outside the checkpoint: {info.relative_path}"
-                )
+                raise CheckpointError(f"the index {path} points outside the checkpoint: {info.relative_path}")
         if index.storage_meta is None:
             index.storage_meta = StorageMeta()
         index.storage_meta.load_id = self.load_id

@@ -43,7 +43,9 @@ def test_matrices_decay_norms_do_not_and_embeddings_do_by_choice() -> None:
 def one_weight(learning_rate: float, weight_decay: float) -> tuple[torch.nn.Linear, torch.optim.AdamW]:
     model = torch.nn.Linear(1, 1, bias=False)
     torch.nn.init.ones_(model.weight)
-    config = micro.config(learning_rate=learning_rate, weight_decay=weight_decay, precision="bf16", beta1=0.0, beta2=0.0)
+    config = micro.config(
+        learning_rate=learning_rate, weight_decay=weight_decay, precision="bf16", beta1=0.0, beta2=0.0
+    )
     optimizer = build_optimizer(config, model)
     create_state(optimizer)
     set_learning_rate(optimizer, learning_rate)

@@ -21,18 +21,14 @@ def weights(training: Training) -> dict[str, torch.Tensor]:
 
 def gradients(training: Training, batch: Batch, **settings: Any) -> tuple[StepResult, dict[str, torch.Tensor]]:
     """What one step gives, and its gradients before clipping."""
-    seen: dict[str, torch.Tensor] = {}
-
-    def remember(norm: Any) -> None:
-        for name, parameter in training.model.named_parameters():
-            assert parameter.grad is not None
-            seen[name] = parameter.grad.clone()
-
     config = training.config.model_copy(update={"gradient_clip_norm": 1e9, **settings})
+    seen: dict[str, torch.Tensor] = {}
 
     def hook(point: str, step: int, rank: int, value: Any) -> Any:
         if point == "update":
-            remember(value)
+            for name, parameter in training.model.named_parameters():
+                assert parameter.grad is not None
+                seen[name] = parameter.grad.clone()
         return value
 
     result = train_step(dataclasses.replace(training, config=config, hook=hook), batch, step=1, save_wanted=False)
@@ -159,7 +155,9 @@ def test_bf16_keeps_weights_moments_and_loss_in_float32(build: Build) -> None:
     seeing = dataclasses.replace(training, hook=hook)
     low = train_step(seeing, training.train.batch(0), step=1, save_wanted=False)
     assert {tensor.dtype for tensor in training.tensors().values()} | dtypes == {torch.float32}
-    assert not torch.equal(training.tensors()["model.model.embed_tokens.weight"], start["model.model.embed_tokens.weight"])
+    assert not torch.equal(
+        training.tensors()["model.model.embed_tokens.weight"], start["model.model.embed_tokens.weight"]
+    )
     training, _ = build(micro.config(precision="fp32"))
     high = train_step(training, training.train.batch(0), step=1, save_wanted=False)
     assert low.loss == pytest.approx(high.loss, rel=1e-2)
