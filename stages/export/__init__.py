@@ -6,7 +6,7 @@ Run: python -m stages.export RECIPE
 
 from stages.base import One, OneOf, Stage
 from stages.export.config import ExportConfig, Form
-from stages.export.run import run
+from stages.export.stage import run
 
 STAGE = Stage(
     name="export",
@@ -15,5 +15,6 @@ STAGE = Stage(
     inputs={"model": OneOf("checkpoint"), "corpus": One("curate"), "tokenizer": One("tokenizer")},
     run=run,
 )
+
 
 __all__ = ["STAGE", "ExportConfig", "Form"]

@@ -1,4 +1,4 @@
-"""Continuations of a prompt by a transformers model, token by token, with a key-value cache."""
+"""Continuations of a prompt by a transformers model."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -26,31 +26,31 @@ def continue_prompt(
     temperature: float | None = None,
     seed: int = 0,
 ) -> Continuation:
-    """Greedy without a temperature, else drawn from softmax(logits / temperature) by a generator of its own.
+    """Greedy without a temperature, else drawn from softmax(logits / temperature) with `seed`.
 
-    `prompt` holds the prefix token; it and `max_new_tokens` must fit in the model.
+    `prompt` holds the prefix token; it and `max_new_tokens` must fit in the model. The global random state is left as
+    it was.
     """
     import torch
 
     assert 1 <= len(prompt) <= model.config.max_position_embeddings - max_new_tokens
-    generator = torch.Generator().manual_seed(seed)
-    tokens: list[int] = []
-    clear: list[bool] = []
-    cache = None
-    step = torch.tensor([list(prompt)])
-    with torch.inference_mode():
-        while len(tokens) < max_new_tokens:
-            output = model(input_ids=step, past_key_values=cache, use_cache=True, logits_to_keep=1)
-            logits, cache = output.logits[0, -1].float(), output.past_key_values
-            best = logits.topk(2).values
-            clear.append(bool(best[0] - best[1] >= MARGIN))
-            token = (
-                int(logits.argmax())
-                if temperature is None
-                else int(torch.multinomial((logits / temperature).softmax(-1), 1, generator=generator))
-            )
-            tokens.append(token)
-            if token == end_id:
-                break
-            step = torch.tensor([[token]])
-    return Continuation(tokens=tuple(tokens), clear=tuple(clear))
+    tokens = torch.tensor([list(prompt)])
+    sampling = {} if temperature is None else {"temperature": temperature, "top_k": 0, "top_p": 1.0}
+    with torch.random.fork_rng():
+        torch.manual_seed(seed)
+        output = model.generate(
+            tokens,
+            attention_mask=torch.ones_like(tokens),
+            max_new_tokens=max_new_tokens,
+            do_sample=temperature is not None,
+            eos_token_id=end_id,
+            pad_token_id=end_id,
+            return_dict_in_generate=True,
+            output_logits=True,
+            **sampling,
+        )
+    best = [logits[0].float().topk(2).values for logits in output.logits]
+    return Continuation(
+        tokens=tuple(output.sequences[0, len(prompt) :].tolist()),
+        clear=tuple(bool(first - second >= MARGIN) for first, second in best),
+    )

@@ -24,6 +24,8 @@ def save(model: Any, tokenizer_model: Path, directory: Path, *, eos_id: int, dty
     shipped.generation_config = GenerationConfig(bos_token_id=eos_id, eos_token_id=eos_id, pad_token_id=eos_id)
     quiet()
     shipped.save_pretrained(directory)
+    for path in directory.iterdir():
+        path.chmod(0o644)  # safetensors are written for their owner only
     write_tokenizer(tokenizer_model, directory, shipped.config.max_position_embeddings)
 
 

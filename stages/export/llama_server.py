@@ -77,11 +77,9 @@ class LlamaServer:
 
     def next_token(self, tokens: Sequence[int]) -> int:
         """The most likely token after `tokens`."""
-        answer = self._post(
-            "/completion",
-            {"prompt": list(tokens), "n_predict": 1, "temperature": 0.0, "return_tokens": True, "n_probs": 1},
-        )
-        return int(answer["completion_probabilities"][0]["id"])
+        settings = {"prompt": list(tokens), "n_predict": 1, "temperature": 0.0, "return_tokens": True}
+        (token,) = self._post("/completion", settings)["tokens"]
+        return int(token)
 
     def tokens_per_second(self, prompt: Sequence[int], num_tokens: int) -> float:
         """Speed of greedy generation of `num_tokens` tokens for one request, as llama.cpp times it, the prompt left
