@@ -94,6 +94,5 @@ def activation_bytes_per_token(model: ModelConfig, precision: str) -> int:
 
 
 def logit_bytes_per_token(vocabulary_size: int, precision: str) -> int:
-    """The loss holds the logits in float32 and their log-softmax, or that and its gradient; bf16 logits stand beside.
-    """
+    """The loss holds the logits in float32 and their log-softmax, or that and its gradient; bf16 logits beside them."""
     return vocabulary_size * (2 * FLOAT_BYTES + (2 if precision == "bf16" else 0))

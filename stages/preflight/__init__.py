@@ -1,0 +1,19 @@
+"""Preflight: what would go wrong hours into a training, tried out in a minute. A gate: training needs its artifact.
+
+python -m stages.preflight RECIPE
+"""
+
+from stages.base import One, Stage
+from stages.preflight.config import PreflightConfig, layout
+from stages.preflight.stage import run
+
+__all__ = ["STAGE", "PreflightConfig"]
+
+STAGE = Stage(
+    name="preflight",
+    revision=1,
+    config=PreflightConfig,
+    inputs={"tokens": One("pretokenize"), "tokenizer": One("tokenizer"), "plan": One("plan")},
+    run=run,
+    externals=layout,
+)

@@ -1,0 +1,110 @@
+"""What each check says of what was found. Arithmetic only, so that every verdict can be tested.
+
+A check passes, warns, fails, or is not applicable here.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from data.shards import ShardHeader, TokenStream
+from stages.pretrain.config import PretrainConfig
+
+
+class Status(StrEnum):
+    PASS = "pass"
+    WARN = "warn"
+    FAIL = "fail"
+    NOT_APPLICABLE = "not_applicable"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Check:
+    """One finding. `detail`: a sentence with the figures, and where something is wrong, what to change."""
+
+    name: str
+    status: Status
+    detail: str
+
+    def values(self) -> dict[str, str]:
+        return {"name": self.name, "status": self.status.value, "detail": self.detail}
+
+
+def failed(name: str, detail: str) -> Check:
+    return Check(name=name, status=Status.FAIL, detail=detail)
+
+
+def not_applicable(name: str, detail: str) -> Check:
+    return Check(name=name, status=Status.NOT_APPLICABLE, detail=detail)
+
+
+def tokens(header: ShardHeader, streams: Mapping[str, TokenStream], vocabulary_size: int, digest: str) -> Check:
+    """Whether the shards were made by the tokenizer that will be exported with the model."""
+    name = "tokens"
+    if (header.vocabulary_size, header.vocabulary_digest) != (vocabulary_size, digest):
+        return failed(name, "the token shards were made by another tokenizer than the recipe's; run pretokenize again")
+    found = ", ".join(f"{domain} {len(stream):,}" for domain, stream in sorted(streams.items()))
+    return Check(name=name, status=Status.PASS, detail=f"training tokens by domain: {found}")
+
+
+def steps(found: Mapping[str, Any], pretrain: PretrainConfig, vocabulary_size: int, most_loss_ratio: float) -> Check:
+    """Verdict on the trial: losses that a model which knows nothing has, and a gradient that moves it."""
+    name = "two batches"
+    losses, norms, seconds = found["losses"], found["gradient_norms"], found["seconds"]
+    if any(loss is None or not math.isfinite(loss) for loss in [*losses, found["heldout_loss"]]):
+        return failed(
+            name, f"losses {losses}, held-out {found['heldout_loss']}: not finite; lower model.initializer_std"
+        )
+    if not all(math.isfinite(norm) and norm > 0 for norm in norms):
+        return failed(name, f"gradient norms {norms}: nothing would be learnt")
+    knows_nothing = math.log(vocabulary_size)
+    hours = seconds[-1] * pretrain.num_steps / 3600
+    detail = (
+        f"loss {', '.join(f'{loss:.4f}' for loss in losses)} (a uniform guess has {knows_nothing:.4f}), held-out "
+        f"{found['heldout_loss']:.4f}; {seconds[-1]:.3f} s for the last step on {found['num_processes']} processes, so "
+        f"{pretrain.num_steps} steps take about {_duration(hours)}"
+    )
+    if losses[0] > most_loss_ratio * knows_nothing:
+        return Check(
+            name=name, status=Status.WARN, detail=f"{detail}; the first loss is high, see model.initializer_std"
+        )
+    return Check(name=name, status=Status.PASS, detail=detail)
+
+
+def memory(peak_bytes: float, planned_bytes: float, available_bytes: float, reserve_ratio: float) -> Check:
+    """All processes of this machine together. Resident pages that processes share are counted once for each."""
+    name = "memory"
+    detail = (
+        f"peak {peak_bytes / 1e9:.2f} GB of {available_bytes / 1e9:.2f} GB; planned {planned_bytes / 1e9:.2f} GB "
+        f"({peak_bytes / planned_bytes - 1:+.0%})"
+    )
+    if peak_bytes > available_bytes:
+        return failed(name, f"{detail}; lower pretrain.micro_batch_sequences")
+    if peak_bytes * reserve_ratio > available_bytes:
+        return Check(
+            name=name, status=Status.WARN, detail=f"{detail}; little is left, see pretrain.micro_batch_sequences"
+        )
+    return Check(name=name, status=Status.PASS, detail=detail)
+
+
+def disk(free_bytes: int, need_bytes: int, reserve_ratio: float) -> Check:
+    """Whether the run's checkpoints fit."""
+    name = "disk"
+    detail = f"{free_bytes / 1e9:.2f} GB free, checkpoints need {need_bytes / 1e9:.2f} GB"
+    if free_bytes < need_bytes:
+        return failed(name, f"{detail}; free some space, or raise pretrain.checkpoint_every_steps")
+    status = Status.PASS if free_bytes >= reserve_ratio * need_bytes else Status.WARN
+    return Check(name=name, status=status, detail=detail)
+
+
+def form(name: str, problems: Sequence[str], detail: str) -> Check:
+    """Verdict on an exported form: `problems` is what differs from the model that was written."""
+    return failed(name, "; ".join(problems)) if problems else Check(name=name, status=Status.PASS, detail=detail)
+
+
+def _duration(hours: float) -> str:
+    if hours < 1 / 60:
+        return f"{hours * 3600:.0f} s"
+    return f"{hours * 60:.0f} min" if hours < 1 else f"{hours:.1f} h"

@@ -1,0 +1,35 @@
+"""What a recipe says about the checks before training (`[preflight]`)."""
+
+from typing import Any
+
+from pydantic import Field
+
+from stages.config import StageConfig, runtime, shared
+from stages.fingerprint import rounding
+from stages.pretrain.config import ModelConfig, PretrainConfig
+
+
+class PreflightConfig(StageConfig):
+    model: ModelConfig = shared(ModelConfig)
+    pretrain: PretrainConfig = shared(PretrainConfig)
+    trial_steps: int = Field(2, ge=2, description="Real optimizer steps to try")
+    most_initial_loss_ratio: float = Field(
+        1.1,
+        gt=1,
+        description="Warn if the first loss is above this many times the logarithm of the vocabulary size, which is "
+        "what a model that knows nothing has",
+    )
+    disk_reserve_ratio: float = runtime(
+        1.2, ge=1, description="Warn if there is less free disk than this many times the need"
+    )
+    memory_reserve_ratio: float = runtime(
+        1.2, ge=1, description="Warn if there is less memory than this many times the measured peak"
+    )
+    server_seconds: float = runtime(
+        120.0, gt=0, description="Time that llama.cpp has to load the random model and to answer"
+    )
+
+
+def layout(config: PreflightConfig) -> dict[str, Any]:
+    """The checks are about one layout and one device, so these are in the key, although not in that of the training."""
+    return {**config.model.externals(), "layout": rounding(config.pretrain)}

@@ -1,0 +1,147 @@
+"""The stage: run every check, put each into the journal, and fail only when all have been heard."""
+
+import shutil
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from data.errors import InputError
+from data.shards import open_shards, open_streams
+from stages.base import Facts, Inputs
+from stages.disk import free_bytes
+from stages.errors import TryAgain
+from stages.files import sha256_file, write_json
+from stages.journal import Journal
+from stages.preflight import checks
+from stages.preflight.checks import Check, Status
+from stages.preflight.config import PreflightConfig
+from stages.tokenizer import MODEL_FILE
+
+CHECKS_FILE = "checks.json"
+Trial = dict[str, Any]
+
+
+def run(config: PreflightConfig, inputs: Inputs, out: Path, journal: Journal) -> Facts:
+    """Raises InputError, which names every failed check, after all have run and checks.json is written."""
+    from stages.pretrain.trials import trial
+
+    scratch = out / "scratch"
+    scratch.mkdir()
+    plan = inputs["plan"].facts
+    book = _Book(journal)
+    book.add("tokens", lambda: _tokens(inputs))
+    found: Trial = {}
+
+    def two_batches() -> Check:
+        found.update(
+            trial(config.pretrain, config.model, inputs["tokens"].path, scratch / "trial", steps=config.trial_steps)
+        )
+        return checks.steps(found, config.pretrain, plan["vocabulary_size"], config.most_initial_loss_ratio)
+
+    book.add("two batches", two_batches)
+    if found:
+        planned = plan["memory"]["total"] * plan["memory"]["num_processes"]
+        available = _available_bytes(found["device"], found["num_processes"])
+        book.add(
+            "memory",
+            lambda: checks.memory(found["peak_memory_bytes"], planned, available, config.memory_reserve_ratio),
+        )
+    else:
+        book.add("memory", lambda: checks.not_applicable("memory", "the two batches did not run"))
+    each = found.get("checkpoint_bytes", 0)
+    need = max(plan["checkpoints"]["total_bytes"], each * plan["checkpoints"]["total_bytes"] // _each(plan))
+    shutil.rmtree(scratch / "trial", ignore_errors=True)
+    book.add("disk", lambda: checks.disk(free_bytes(inputs.store.root), need, config.disk_reserve_ratio))
+    _try_exporters(config, inputs, scratch, book)
+    shutil.rmtree(scratch)
+
+    write_json(out / CHECKS_FILE, [check.values() for check in book.checks])
+    wrong = [check for check in book.checks if check.status is Status.FAIL]
+    if wrong:
+        listed = "\n".join(f"  {check.name}: {check.detail}" for check in wrong)
+        raise InputError(f"{len(wrong)} of {len(book.checks)} checks failed before training:\n{listed}")
+    return Facts(
+        facts={
+            "checks": [check.name for check in book.checks],
+            "losses": found["losses"],
+            "gradient_norms": found["gradient_norms"],
+            "heldout_loss": found["heldout_loss"],
+            "parameters": found["parameters"],
+        },
+        measurements={
+            "checks": [check.values() for check in book.checks],
+            "step_seconds": found["seconds"],
+            "peak_memory_bytes": found["peak_memory_bytes"],
+            "planned_memory_bytes": planned,
+            "checkpoint_bytes": found["checkpoint_bytes"],
+            "device": found["device"],
+        },
+        measured_files=(CHECKS_FILE,),
+    )
+
+
+class _Book:
+    """The checks so far, each in the journal as soon as it is known."""
+
+    def __init__(self, journal: Journal) -> None:
+        self.checks: list[Check] = []
+        self._journal = journal
+
+    def add(self, name: str, find_out: Callable[[], Check]) -> None:
+        """Run a check. An error in it is its failure, so that the others are heard too; TryAgain is no verdict."""
+        try:
+            check = find_out()
+        except TryAgain:
+            raise
+        except InputError as error:
+            check = checks.failed(name, str(error))
+        except Exception as error:
+            self._journal.event("note", text=f"{name}: {traceback.format_exc()}")
+            check = checks.failed(name, f"{type(error).__name__}: {error}")
+        self.checks.append(check)
+        self._journal.event("check", **check.values())
+
+
+def _tokens(inputs: Inputs) -> Check:
+    """Opens every shard of both sides."""
+    path = inputs["tokens"].path
+    shards = [shard for side in ("train", "heldout") for found in open_shards(path / side).values() for shard in found]
+    headers = {shard.header for shard in shards}
+    assert len(headers) == 1, f"shards of different vocabularies: {headers}"
+    size, digest = inputs["tokenizer"].facts["vocabulary_size"], sha256_file(inputs["tokenizer"].path / MODEL_FILE)
+    return checks.tokens(headers.pop(), open_streams(path / "train"), size, digest)
+
+
+def _try_exporters(config: PreflightConfig, inputs: Inputs, scratch: Path, book: _Book) -> None:
+    from stages.preflight.exporters import Exporters
+
+    facts = inputs["tokenizer"].facts
+    exporters = Exporters(
+        config.model.resolved(),
+        vocabulary_size=facts["vocabulary_size"],
+        eos_id=facts["eos_id"],
+        tokenizer_model=inputs["tokenizer"].path / MODEL_FILE,
+        folder=scratch,
+        threads=config.pretrain.threads,
+    )
+    for name, find_out in exporters.checks(config.server_seconds):
+        book.add(name, find_out)
+
+
+def _available_bytes(device: str, num_processes: int) -> int:
+    """Memory that the processes share: of this machine, or of one GPU for each of them."""
+    if device.startswith("cuda"):
+        import torch
+
+        return torch.cuda.get_device_properties(0).total_memory * num_processes
+    import psutil
+
+    limit = Path("/sys/fs/cgroup/memory.max")
+    text = limit.read_text().strip() if limit.exists() else "max"
+    total = psutil.virtual_memory().total
+    return total if text == "max" else min(total, int(text))
+
+
+def _each(plan: dict[str, Any]) -> int:
+    return plan["checkpoints"]["bytes_each"]
