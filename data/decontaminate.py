@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from data.documents import text_buffers
+from data.tables import text_buffers
 
 NGRAM_WORDS = 13
 

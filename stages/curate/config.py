@@ -4,9 +4,9 @@ from enum import StrEnum
 
 from pydantic import Field, field_validator, model_validator
 
-from data.dedup import NearDuplicateSettings
+from data.banding import NearDuplicateSettings
 from data.python_environment import DOMAINS
-from data.quality import Preset
+from data.quality_rules import Preset
 from stages.config import StageConfig, runtime, shared
 from stages.evaluate import SuitesConfig
 

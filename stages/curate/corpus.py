@@ -11,8 +11,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from data.documents import SCHEMA, Rejected, text_buffers
-from data.quality import Preset
+from data.documents import Rejected
+from data.quality_rules import Preset
+from data.tables import SCHEMA, text_buffers
 from stages.executor import map_shards
 from stages.journal import Journal
 
@@ -34,7 +35,7 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True)
 class Shard:
-    """Documents of one domain on one side of the held-out split, in a batch of `data.documents.SCHEMA`."""
+    """Documents of one domain on one side of the held-out split, in a batch of `data.tables.SCHEMA`."""
 
     batch: pa.RecordBatch
     preset: Preset
@@ -91,15 +92,15 @@ class Dropped:
         )
 
     def biggest_reason(self, domain: str | None = None) -> str:
-        """The reason that took most documents of a domain or of the corpus, with how many, for a message."""
+        """How many records of a domain or of the corpus were dropped, and what took most of them, for a message."""
         total: Counter[str] = Counter()
         for name, reasons in self.documents.items():
             if domain in (None, name):
                 total.update(reasons)
         if not total:
-            return "none were dropped"
+            return "none dropped"
         reason, count = min(total.items(), key=lambda entry: (-entry[1], entry[0]))
-        return f"{count} of {sum(total.values())} as {reason!r}"
+        return f"{total.total()} dropped, {count} of them as {reason!r}"
 
 
 @dataclass(frozen=True)

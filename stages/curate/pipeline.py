@@ -22,7 +22,8 @@ import pyarrow.parquet as pq
 from data.decontaminate import JudgedText
 from data.dedup import exact_survivors, fingerprints, near_duplicates, rank
 from data.errors import InputError
-from data.quality import NOT_JUDGED, RULES, judge
+from data.quality import NOT_JUDGED, judge
+from data.quality_rules import RULES
 from data.split import heldout_groups
 from eval.suites import fixed_texts
 from stages.base import Facts
@@ -254,12 +255,8 @@ class Curation:
 
     def _nothing_left(self, what: str, domain: str | None) -> str:
         count = self.documents_in[domain] if domain else self.documents_in.total()
-        advice = (
-            "check the source's fields and encoding"
-            if not domain
-            else "add text, loosen what dropped it, or take the domain out"
-        )
-        return f"{what}: of {count} records read, {self.dropped.biggest_reason(domain)} were dropped; {advice}"
+        advice = "loosen what dropped it, add text, or take the domain out" if domain else "check the sources' fields"
+        return f"{what}: {count} records read, {self.dropped.biggest_reason(domain)}; {advice}"
 
 
 def curate(

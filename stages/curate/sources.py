@@ -9,11 +9,11 @@ from typing import Any
 
 import pyarrow as pa
 
-from data.documents import Document, Rejected, batches
+from data.documents import Document, Rejected
 from data.errors import InputError
 from data.filehash import FileHashes
 from data.python_environment import PythonEnvironment
-from data.quality import DOMAIN_PRESETS, Preset
+from data.quality_rules import DOMAIN_PRESETS, Preset
 from data.readers import (
     Fields,
     Record,
@@ -24,6 +24,7 @@ from data.readers import (
     read_parquet,
     read_text,
 )
+from data.tables import batches
 from stages.curate.config import Kind, Source
 from stages.journal import Journal
 

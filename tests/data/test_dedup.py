@@ -14,8 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from data import dedup_kernels
+from data.banding import NearDuplicateSettings
 from data.dedup import (
-    NearDuplicateSettings,
     exact_survivors,
     fingerprints,
     hash_constants,
@@ -23,8 +23,8 @@ from data.dedup import (
     near_duplicates,
     rank,
 )
-from data.documents import text_buffers
 from data.errors import InputError
+from data.tables import text_buffers
 from data.words import hash_texts
 
 NEAR_DUPLICATES = Path(__file__).parents[3] / "shared/data/near_duplicates"

@@ -10,9 +10,10 @@ import pyarrow.parquet as pq
 import pytest
 import zstandard
 
-from data.documents import SCHEMA, Document, Rejected, batches, text_buffers
+from data.documents import Document, Rejected
 from data.errors import InputError
 from data.readers import Fields, expand, read_huggingface, read_jsonl, read_parquet, read_text
+from data.tables import SCHEMA, batches, text_buffers
 
 
 def jsonl(path: Path, **fields: str) -> tuple[list[Document], list[Rejected], Counter[str]]:

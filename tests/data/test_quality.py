@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from data.quality import REPEATED_NGRAMS, RULES, TOP_NGRAMS, Preset, judge, measures
+from data.quality import REPEATED_NGRAMS, TOP_NGRAMS, judge, measures
+from data.quality_rules import RULES, Preset
 
 PARAGRAPHS = {
     "en": "The old library at the edge of the town had stood empty for many years before anyone thought of "

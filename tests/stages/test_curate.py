@@ -1,0 +1,349 @@
+"""The curate stage: what a corpus promises to the stages after it, and what a user hears whose sources are bad."""
+
+import gzip
+import json
+import random
+import re
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pydantic import ValidationError
+
+from data.errors import InputError
+from data.readers import Fields, read_jsonl
+from stages.base import Job, execute
+from stages.cli import main
+from stages.curate import STAGE, CurateConfig, Source
+from stages.errors import TryAgain
+from stages.evaluate import SuitesConfig
+from stages.journal import Event, read_events
+from stages.store import Artifact, Store
+
+
+@pytest.fixture(autouse=True)
+def in_tmp_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def curate(config: CurateConfig, root: str = ".", listeners: tuple = ()) -> Artifact:
+    job = Job(stage=STAGE, config=config, externals=STAGE.externals(config), inputs={}, label="t")
+    return execute(job, Store(Path(root)), listeners=listeners)
+
+
+STEMS = ("river", "mountain", "letter", "garden", "winter", "teacher")
+
+
+def sentences(rng: random.Random, count: int) -> str:
+    """Text that passes for prose: lines of nine made-up words."""
+
+    def word() -> str:
+        return rng.choice(STEMS) + "".join(rng.choice("abcdefghijklmnopqrstuvwxyz") for _ in range(3))
+
+    return "\n".join(" ".join(word() for _ in range(9)).capitalize() + "." for _ in range(count))
+
+
+def write_jsonl(path: str, records: list[dict]) -> None:
+    Path(path).write_text("".join(json.dumps(record, ensure_ascii=False) + "\n" for record in records))
+
+
+def corpus(num_documents: int = 60, seed: int = 0) -> list[dict]:
+    rng = random.Random(seed)
+    return [{"text": sentences(rng, 8), "id": f"d{i:03}", "from": f"book{i // 3}"} for i in range(num_documents)]
+
+
+def source(path: str = "a.jsonl", **settings) -> Source:
+    return Source(**({"kind": "jsonl", "path": path, "domain": "web", "id_field": "id"} | settings))
+
+
+def rows(artifact: Artifact, name: str) -> list[dict]:
+    return pq.read_table(artifact.path / name).to_pylist()
+
+
+def dropped(artifact: Artifact) -> dict[str, tuple[str, str]]:
+    return {row["id"]: (row["reason"], row["detail"]) for row in rows(artifact, "dropped.parquet")}
+
+
+def test_every_record_is_kept_or_dropped_with_a_reason():
+    records = corpus()
+    records += [{"text": records[1]["text"] + "  \n", "id": "spaced"}, {"text": "too short", "id": "short"}]
+    write_jsonl("a.jsonl", records)
+    with open("a.jsonl", "ab") as file:
+        file.write(b'{"text": "\xff"}\n{"text": \n{"no": 1}\n{"text": "  "}\n{"text": "x\\ud800", "id": "repaired"}\n')
+    made = curate(CurateConfig(sources=(source(),)))
+    facts = made.facts["domains"]["web"]
+    train, heldout, gone = rows(made, "train/web.parquet"), rows(made, "heldout/web.parquet"), dropped(made)
+    assert facts["documents_in"] == 67 == len(train) + len(heldout) + len(gone)
+    texts = [row["text"] for row in train + heldout]
+    assert sum(len(text.encode()) for text in texts) == facts["train_bytes"] + facts["heldout_bytes"]
+    in_table = Counter(row["reason"] for row in rows(made, "dropped.parquet"))
+    assert in_table == {reason: entry["documents"] for reason, entry in facts["dropped"].items()}
+    assert (
+        sum(row["num_bytes"] for row in rows(made, "dropped.parquet"))
+        == facts["bytes_in"] - facts["train_bytes"] - facts["heldout_bytes"]
+    )
+    assert {gone[f"a.jsonl#{n}"][0] for n in (63, 64, 65, 66)} == {
+        "invalid UTF-8",
+        "malformed JSON",
+        "text missing",
+        "empty",
+    }
+    assert gone["short"] == ("quality: least words", "bound 30") and gone["repaired"][0] == "quality: least words"
+    assert gone["d001"][0].startswith("exact duplicate") and gone["d001"][1] == "spaced"
+    assert made.facts["sources"][0]["repaired"] == {"lone surrogate replaced by U+FFFD": 1}
+    original = {record["text"] for record in records}
+    assert set(texts) <= original and len(set(texts)) == len(texts)
+    table = pq.read_schema(made.path / "train/web.parquet")
+    assert table.names == ["id", "text", "domain", "group", "source"] and table.field("text").type == pa.large_string()
+
+
+def test_the_result_does_not_depend_on_workers_and_repeats_byte_for_byte():
+    write_jsonl("a.jsonl", corpus(90) + [dict(record, id=record["id"] + "copy") for record in corpus(30)])
+    one = curate(CurateConfig(sources=(source(),), workers=1), "one")
+    four = curate(CurateConfig(sources=(source(),), workers=4, warn_lost_share=0.1, hash_cache="other.json"), "four")
+    assert one.key == four.key and one.digest == four.digest
+    files = [{e.path: e.digest for e in made.manifest.files if not e.measured} for made in (one, four)]
+    assert files[0] == files[1] and set(files[0]) == {"train/web.parquet", "heldout/web.parquet", "dropped.parquet"}
+
+
+def test_renamed_and_reordered_files_leave_the_same_texts():
+    records = corpus(80)
+    for i in range(10):
+        records.append({"text": records[i]["text"].replace("river", "stream", 1), "id": f"near{i}"})
+    random.Random(1).shuffle(records)
+    for number in range(3):
+        write_jsonl(f"a{number}.jsonl", records[number::3])
+        write_jsonl(f"b{7 - number}.jsonl", records[number::3][::-1])
+    kept = []
+    for pattern in ("a*.jsonl", "b*.jsonl"):
+        made = curate(CurateConfig(sources=(source(pattern, id_field=None),)))
+        kept.append([{row["text"] for row in rows(made, f"{side}/web.parquet")} for side in ("train", "heldout")])
+        assert sum(entry["documents"] for entry in made.facts["domains"]["web"]["dropped"].values()) == 10
+    assert kept[0] == kept[1]
+
+
+def test_groups_are_whole_on_one_side_in_every_domain():
+    rng = random.Random(3)
+    for domain in ("prose", "notes"):
+        write_jsonl(f"{domain}.jsonl", [{"text": sentences(rng, 6), "file": f"f{i % 60}"} for i in range(120)])
+    sources = tuple(source(f"{d}.jsonl", domain=d, group_field="file", id_field=None) for d in ("prose", "notes"))
+    made = curate(CurateConfig(sources=sources, heldout_fraction=0.2))
+    sides = {
+        side: {row["group"] for d in ("prose", "notes") for row in rows(made, f"{side}/{d}.parquet")}
+        for side in ("train", "heldout")
+    }
+    assert not sides["train"] & sides["heldout"] and len(sides["train"] | sides["heldout"]) == 60
+    assert made.facts["heldout_groups"] == len(sides["heldout"]) > 1
+
+
+def test_training_text_that_repeats_held_out_text_goes_and_held_out_text_stays():
+    records = corpus(60)
+    write_jsonl("a.jsonl", records)
+    config = CurateConfig(sources=(source(group_field="from"),), heldout_fraction=0.2)
+    held = rows(curate(config), "heldout/web.parquet")
+    rng, text = random.Random(9), held[0]["text"]
+    lines = text.split("\n")
+    padding = sentences(rng, 3)
+    copies = {
+        "exact": text.replace("\n", "  \n"),
+        "near": text + "\nOne more line of it.",
+        "part": "\n".join(lines[:6]) + "\n" + padding,
+        "little": lines[0] + "\n" + sentences(rng, 12),
+    }
+    training_group = next(r["from"] for r in records if r["from"] not in {row["group"] for row in held})
+    write_jsonl("a.jsonl", records + [{"text": t, "id": name, "from": training_group} for name, t in copies.items()])
+    made = curate(config)
+    gone = dropped(made)
+    assert [row["id"] for row in rows(made, "heldout/web.parquet")] == [row["id"] for row in held]
+    assert gone["exact"] == ("exact duplicate of held-out text", held[0]["id"])
+    assert gone["near"] == ("near duplicate of held-out text", held[0]["id"])
+    assert gone["part"][0] == "overlap with held-out text" and "little" not in gone
+
+
+def test_training_text_that_holds_a_suite_item_goes(monkeypatch):
+    item = sentences(random.Random(11), 3)
+    monkeypatch.setattr("stages.curate.pipeline.fixed_texts", lambda names, waived: iter(["short item", item]))
+    records = corpus(20)
+    records.append({"text": records[0]["text"] + "\n" + sentences(random.Random(12), 200) + "\n" + item, "id": "leak"})
+    write_jsonl("a.jsonl", records)
+    made = curate(CurateConfig(sources=(source(),), heldout_max_bytes=1000))
+    assert dropped(made)["leak"] == ("holds a suite item", "item 1")
+    assert made.facts["decontamination"]["suite_items_too_short"] == 1
+
+
+def test_what_the_suites_ask_and_what_the_files_hold_is_in_the_key():
+    write_jsonl("a.jsonl", corpus(5))
+    config = CurateConfig(sources=(source(),))
+    before = STAGE.externals(config)
+    assert STAGE.externals(config) == before and list(before["sources"][0]["files"]) == ["a.jsonl"]
+    assert (
+        STAGE.externals(CurateConfig(sources=config.sources, suites=SuitesConfig(names=())))["suites"]
+        != before["suites"]
+    )
+    write_jsonl("a.jsonl", corpus(5, seed=1))
+    assert STAGE.externals(config)["sources"] != before["sources"]
+
+
+def test_a_source_that_changes_while_it_is_read_is_read_again_later():
+    write_jsonl("a.jsonl", corpus(20))
+
+    def grow(event: Event) -> None:
+        if event["kind"] == "progress" and event["name"].startswith("read"):
+            with open("a.jsonl", "a") as file:
+                file.write('{"text": "late"}\n')
+
+    with pytest.raises(TryAgain, match="a source changed while it was being read"):
+        curate(CurateConfig(sources=(source(),)), listeners=(grow,))
+
+
+def test_text_without_word_spaces_is_kept_and_shown_as_not_judged():
+    rng = random.Random(4)
+    chinese = ["".join(chr(rng.randrange(0x4E00, 0x9000)) for _ in range(300)) + "。" for _ in range(30)]
+    write_jsonl("a.jsonl", [{"text": text} for text in chinese] + corpus(3))
+    made = curate(CurateConfig(sources=(source(id_field=None),)))
+    assert made.facts["not_judged"]["script without word spaces"]["web"]["documents"] == 30
+    assert not made.facts["domains"]["web"]["dropped"]
+
+
+def test_code_is_judged_as_code_and_a_preset_can_be_chosen():
+    code = [f"def f{i}(x):\n" + "\n".join(f"    x[{i}{j}] += {j}" for j in range(20)) for i in range(10)]
+    for i, text in enumerate(code):
+        Path(f"m{i}.py").write_text(text)
+    settings = {"kind": "text", "path": "m*.py", "domain": "code", "id_field": None}
+    kept = curate(CurateConfig(sources=(source(**settings | {"quality": "code"}),), near_threshold=1.0))
+    assert kept.facts["domains"]["code"]["dropped"] == {}
+    assert [row["group"] for row in rows(kept, "heldout/code.parquet")][0].endswith(".py")
+    with pytest.raises(InputError, match="the corpus is empty: 10 records read, 10 dropped, 10 of them as 'quality: "):
+        curate(CurateConfig(sources=(source(**settings),)))
+
+
+def test_line_boundaries_inside_a_text_survive_reading_and_writing():
+    odd = "one\u2028two\x85three\x0bfour\x0cfive\r\nsix\u2029"
+    records = [{"text": odd + record["text"], "id": record["id"]} for record in corpus(10)]
+    write_jsonl("a.jsonl", records)
+    made = curate(CurateConfig(sources=(source(),)))
+    found = {row["id"]: row["text"] for side in ("train", "heldout") for row in rows(made, f"{side}/web.parquet")}
+    assert found == {record["id"]: record["text"] for record in records}
+
+
+def test_a_limit_stops_reading_and_says_so():
+    write_jsonl("a.jsonl", corpus(50))
+    made = curate(CurateConfig(sources=(source(max_bytes=5000),)))
+    (facts,) = made.facts["sources"]
+    assert facts["stopped_at_max_bytes"] == ["web"] and 5000 <= facts["bytes"]["web"] < 6500
+
+
+def test_ids_that_repeat_are_told_apart():
+    records = corpus(12)
+    write_jsonl("a.jsonl", [dict(record, id="same") for record in records])
+    made = curate(CurateConfig(sources=(source(),)))
+    ids = [row["id"] for side in ("train", "heldout") for row in rows(made, f"{side}/web.parquet")]
+    assert sorted(ids) == sorted(["same", *[f"same~{n}" for n in range(2, 13)]])
+    assert made.facts["sources"][0]["renamed_ids"] == 11
+
+
+def test_a_domain_that_loses_much_is_warned_of():
+    records = corpus(10)
+    write_jsonl("a.jsonl", records + [dict(record, id=f"{record['id']}-{n}") for record in records for n in range(4)])
+    made = curate(CurateConfig(sources=(source(),)))
+    (warning,) = [event["text"] for event in read_events(made.path / "events.jsonl") if event["kind"] == "warning"]
+    assert warning.startswith("domain 'web' lost 80% of its bytes: 40 dropped, ") and "exact duplicate" in warning
+
+
+def test_the_expected_recall_is_told_and_settings_without_any_are_refused():
+    write_jsonl("a.jsonl", corpus(10))
+    made = curate(CurateConfig(sources=(source(),)))
+    assert made.facts["near_duplicates"]["expected_recall_at_threshold"] == pytest.approx(0.9235, abs=1e-3)
+    assert any(
+        "0.924 of the pairs at 0.8" in event.get("text", "") for event in read_events(made.path / "events.jsonl")
+    )
+    with pytest.raises(
+        ValidationError, match="13 bands of 60 rows find a pair at the threshold 0.8 with probability 0.000"
+    ):
+        CurateConfig(near_bands=13, near_rows=60)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"kind": "jsonl", "path": "a"}, "kind jsonl needs domain"),
+        ({"kind": "text", "domain": "a"}, "kind text needs path"),
+        ({"kind": "huggingface", "domain": "a"}, "kind huggingface needs name"),
+        (
+            {"kind": "jsonl", "path": "a", "domain": "a", "packages": ["numpy"]},
+            "packages has no effect on a source of kind jsonl",
+        ),
+        ({"kind": "python-environment", "path": "a"}, "path has no effect on a source of kind python-environment"),
+        ({"kind": "jsonl", "path": "a", "domain": "a/b"}, "'a/b' cannot name a domain"),
+        ({"kind": "warc", "path": "a"}, "Input should be 'jsonl', 'parquet'"),
+    ],
+)
+def test_sources_that_make_no_sense_are_refused(settings, message):
+    with pytest.raises(ValidationError, match=message):
+        Source(**settings)
+
+
+def no_such_field() -> None:
+    write_jsonl("a.jsonl", [{"txt": 1}] * 3)
+
+
+def one_document() -> None:
+    write_jsonl("a.jsonl", corpus(1))
+
+
+def cut_off_archive() -> None:
+    Path("a.jsonl").write_bytes(b"")
+    Path("a.jsonl.gz").write_bytes(gzip.compress(json.dumps(corpus(1)[0]).encode())[:-9])
+
+
+@pytest.mark.parametrize(
+    ("prepare", "path", "message"),
+    [
+        (lambda: None, "a.jsonl", "a.jsonl: there is no such file .*correct the source"),
+        (lambda: None, "none*.jsonl", r"none\*.jsonl: no file matches this pattern .*correct the source"),
+        (lambda: write_jsonl("a.jsonl", []), "a.jsonl", "source jsonl a.jsonl is empty: not a single record"),
+        (no_such_field, "a.jsonl", "the corpus is empty: 3 records read, 3 dropped, 3 of them as 'text missing'"),
+        (one_document, "a.jsonl", "domain 'web' has all its text in one group .*at least two groups"),
+        (cut_off_archive, "a.jsonl.gz", "a.jsonl.gz: the file is cut off or damaged .*write it again"),
+    ],
+)  # fmt: skip
+def test_bad_sources_end_with_a_message_and_leave_what_was_finished(prepare, path, message, monkeypatch, capsys):
+    write_jsonl("good.jsonl", corpus(20))
+    finished = curate(CurateConfig(sources=(source("good.jsonl"),)))
+    prepare()
+    Path("r.toml").write_text(f'name = "t"\n[[curate.sources]]\nkind = "jsonl"\npath = "{path}"\ndomain = "web"\n')
+    monkeypatch.setattr(sys, "argv", ["curate", "r.toml"])
+    with pytest.raises(SystemExit) as left:
+        main(STAGE)
+    errors = " ".join(capsys.readouterr().err.split())
+    assert left.value.code == 2 and "Traceback" not in errors
+    assert re.search(message, errors), errors
+    assert [a.digest for a in Store(Path()).all("curate")] == [finished.digest]
+
+
+def test_records_of_invalid_utf8_cost_only_themselves(monkeypatch, capsys):
+    write_jsonl("a.jsonl", corpus(20))
+    with open("a.jsonl", "ab") as file:
+        file.write(b'{"text": "\xff\xfe"}\n')
+    Path("r.toml").write_text('name = "t"\n[[curate.sources]]\nkind = "jsonl"\npath = "a.jsonl"\ndomain = "web"\n')
+    monkeypatch.setattr(sys, "argv", ["curate", "r.toml"])
+    with pytest.raises(SystemExit) as left:
+        main(STAGE)
+    assert left.value.code == 0
+    (made,) = Store(Path()).all("curate")
+    assert made.facts["sources"][0]["rejected"] == {"invalid UTF-8": 1}
+    documents = list(read_jsonl(Path("a.jsonl"), Fields(), "web", Counter(), lambda _: None))
+    assert len(documents) == 21 and made.facts["domains"]["web"]["documents_in"] == 21
+
+
+def test_the_python_environment_is_curated_into_its_domains():
+    chosen = Source(kind="python-environment", domains=("reference", "licence"), max_bytes=300_000)
+    made = curate(CurateConfig(sources=(chosen,)))
+    assert set(made.facts["domains"]) == {"reference", "licence"}
+    reference, licence = made.facts["domains"]["reference"], made.facts["domains"]["licence"]
+    assert reference["train_documents"] > 30 and reference["heldout_documents"] >= 1
+    assert any("duplicate" in reason for reason in licence["dropped"])
+    assert "longhaul" not in made.manifest.externals["sources"][0]["packages"]
