@@ -71,12 +71,11 @@ def supervise(job: Job, journal: Journal, keeper: Keeper) -> None:
     while True:
         cut_back(run, step)
         keeper.forget(step)
-        tail = MetricsTail(run, config, journal)
         # What an earlier supervisor left healthy and unpublished is made good here.
-        keeper.poll(tail.poll())
+        keeper.poll(step)
         if step == config.num_steps and run.result.exists():
             return
-        ending = attempt(job.at(step), tail, keeper)
+        ending = attempt(job.at(step), MetricsTail(run, config, journal, resumed_step=step), keeper)
         decision = decide(ending, history, max_relaunches=config.max_relaunches)
         if decision.action is Action.DONE:
             assert ending.step == config.num_steps, f"the workers are done at step {ending.step} of {config.num_steps}"

@@ -20,14 +20,16 @@ class MetricsTail:
         config: PretrainConfig,
         journal: Journal,
         *,
+        resumed_step: int,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self.reached = 0
+        """Begins behind the lines that are there, which are those of the steps up to `resumed_step`."""
+        self.reached = resumed_step
         self._path = run.metrics
         self._config = config
         self._journal = journal
         self._clock = clock
-        self._offset = 0
+        self._offset = run.metrics.stat().st_size if run.metrics.exists() else 0
         self._event_at = -EVENT_SECONDS
         self._rate_from: tuple[float, int] | None = None
 

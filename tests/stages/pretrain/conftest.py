@@ -21,7 +21,7 @@ def tokens(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def build(tokens: Path, tmp_path: Path) -> Iterator[Build]:
-    """`build(config, resume_step=0)` sets a training up in this process, as a worker does, with checkpoints in tmp_path."""
+    """`build(config, resume_step=0)` sets a training up in this process, as a worker does; its run lies in tmp_path."""
     import torch
     from accelerate.state import AcceleratorState, GradientState
 

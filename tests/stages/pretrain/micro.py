@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from data.shards import ShardHeader, shard_name, write_shard
 from stages.base import Facts, Inputs, Job, One, Stage, execute
+from stages.cli import run_and_exit
 from stages.config import StageConfig
 from stages.journal import Event, Journal
 from stages.pretrain import STAGE
@@ -130,5 +131,6 @@ def worker_job(
 
 
 if __name__ == "__main__":
-    root, settings = sys.argv[1], dict(pair.split("=") for pair in sys.argv[2:])
-    pretrain(config(**settings), Store(Path(root)), hook=settings.pop("hook", ""))
+    # python -m tests.stages.pretrain.micro ROOT [FIELD=NUMBER ...]: a supervisor as a process of its own.
+    settings = dict(pair.split("=") for pair in sys.argv[2:])
+    run_and_exit(lambda: print(pretrain(config(**settings), Store(Path(sys.argv[1]))).digest))

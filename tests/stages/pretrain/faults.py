@@ -1,0 +1,33 @@
+"""The fault injector that test runs give to their workers: each fault of the list happens once, also over restarts."""
+
+import json
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+HOOK = f"{__name__}:inject"
+FAULTS, MARKS = "LONGHAUL_TEST_FAULTS", "LONGHAUL_TEST_FAULT_MARKS"
+
+
+def plan(monkeypatch: pytest.MonkeyPatch, marks: Path, *faults: tuple[str, int, int, str]) -> None:
+    """Let workers that are started from here on fail at (point, step, rank): by "kill", "nan" or "crash"."""
+    marks.mkdir(exist_ok=True)
+    monkeypatch.setenv(FAULTS, json.dumps(faults))
+    monkeypatch.setenv(MARKS, str(marks))
+
+
+def inject(point: str, step: int, rank: int, value: Any) -> Any:
+    for number, (at_point, at_step, at_rank, kind) in enumerate(json.loads(os.environ[FAULTS])):
+        mark = Path(os.environ[MARKS]) / str(number)
+        if (point, step, rank) != (at_point, at_step, at_rank) or mark.exists():
+            continue
+        mark.touch()
+        if kind == "kill":
+            os.kill(os.getpid(), signal.SIGKILL)
+        if kind == "crash":
+            raise RuntimeError(f"an injected crash in step {step}")
+        return value * float("nan")
+    return value
