@@ -2,9 +2,9 @@
 
 Two measures over word n-grams (13 words, as in Brown et al. 2020, appendix C):
 
-* the share of the *training text's* n-grams that stand in the judged text: a copy of held-out text;
-* the largest share of *one item's* n-grams that stand in the training text: an evaluation item inside a long document,
-  where the first share is small.
+* the share of the *training text's* n-grams that stand in the judged text: a copy of it;
+* the largest share of *one judged text's* n-grams that stand in the training text: a held-out document or an
+  evaluation item inside a long document, where the first share is small.
 
 A text or an item of fewer than n words has no n-gram and cannot be recognised; their number is reported.
 """
@@ -89,6 +89,7 @@ class _Items:
         texts, items = np.divmod(pairs, len(self._sizes))
         shares = found / self._sizes[items]
         best_share, best_item = np.zeros(num_texts), np.full(num_texts, -1, np.int64)
-        for i in np.lexsort((-items, shares)):
-            best_share[texts[i]], best_item[texts[i]] = shares[i], items[i]
+        order = np.lexsort((-items, shares, texts))
+        last = order[np.append(texts[order][1:] != texts[order][:-1], True)[: len(order)]]
+        best_share[texts[last]], best_item[texts[last]] = shares[last], items[last]
         return best_share, best_item

@@ -138,7 +138,10 @@ class CurateConfig(StageConfig):
         description="A training text goes if this share of its n-grams stands in held-out text or in suite items",
     )
     overlap_item_share: float = Field(
-        0.5, gt=0, le=1, description="A training text goes if it holds this share of the n-grams of one suite item"
+        0.5,
+        gt=0,
+        le=1,
+        description="A training text goes if it holds this share of the n-grams of one held-out text or suite item",
     )
     suites: SuitesConfig = shared(SuitesConfig)
     warn_lost_share: float = runtime(

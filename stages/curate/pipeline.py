@@ -35,8 +35,8 @@ from stages.journal import Journal
 
 EXACT = ("exact duplicate of training text", "exact duplicate of held-out text")
 NEAR = ("near duplicate of training text", "near duplicate of held-out text")
-HOLDS_ITEM = "holds a suite item"
-OVERLAP = ("overlap with held-out text", "overlap with suite items", HOLDS_ITEM)
+HOLDS_HELDOUT, HOLDS_ITEM = "holds a held-out text", "holds a suite item"
+OVERLAP = ("overlap with held-out text", "overlap with suite items", HOLDS_HELDOUT, HOLDS_ITEM)
 
 
 class Curation:
@@ -139,35 +139,37 @@ class Curation:
 
     def decontaminate(self) -> None:
         n = self.config.overlap_ngram_words
-        heldout = JudgedText(
-            (text for shard in self.shards if shard.heldout for text in shard.texts.to_pylist()),
-            ngram_words=n,
-            as_items=False,
-        )
-        items = JudgedText(
-            fixed_texts(self.config.suites.names, self.config.suites.waived_tasks), ngram_words=n, as_items=True
-        )
+        held = [shard for shard in self.shards if shard.heldout]
+        names = [name for shard in held for name in shard.batch.column("id").to_pylist()]
+        texts = (text for shard in held for text in shard.texts.to_pylist())
+        heldout = JudgedText(texts, ngram_words=n, as_items=True)
+        suites = self.config.suites
+        items = JudgedText(fixed_texts(suites.names, suites.waived_tasks), ngram_words=n, as_items=True)
         self.facts["decontamination"] = {
             "heldout_texts": heldout.num_texts,
+            "heldout_texts_too_short": heldout.num_too_short,
             "heldout_ngrams": heldout.num_ngrams,
             "suite_items": items.num_texts,
-            "suite_ngrams": items.num_ngrams,
             "suite_items_too_short": items.num_too_short,
+            "suite_ngrams": items.num_ngrams,
         }
-
-        shares = (self.config.overlap_text_share, self.config.overlap_text_share, self.config.overlap_item_share)
 
         def leaving(shard: Shard) -> list[Drop]:
             if shard.heldout:
                 return []
             in_heldout, in_items = heldout.overlap(shard.texts), items.overlap(shard.texts)
-            values = np.stack([in_heldout.text_share, in_items.text_share, in_items.item_share])
-            over = values >= np.array(shares)[:, None]
+            shares = (in_heldout.text_share, in_items.text_share, in_heldout.item_share, in_items.item_share)
+            bounds = [self.config.overlap_text_share] * 2 + [self.config.overlap_item_share] * 2
+            over = np.stack(shares) >= np.array(bounds)[:, None]
             drops = []
             for row in np.nonzero(over.any(axis=0))[0].tolist():
                 first = int(over[:, row].argmax())
-                detail = f"item {in_items.item[row]}" if OVERLAP[first] == HOLDS_ITEM else f"bound {shares[first]:g}"
-                drops.append(Drop(row, OVERLAP[first], detail, float(values[first, row])))
+                detail = f"bound {bounds[first]:g}"
+                if OVERLAP[first] == HOLDS_HELDOUT:
+                    detail = names[in_heldout.item[row]]
+                elif OVERLAP[first] == HOLDS_ITEM:
+                    detail = f"item {in_items.item[row]}"
+                drops.append(Drop(row, OVERLAP[first], detail, float(shares[first][row])))
             return drops
 
         self.shards = apply(self.shards, self._map(leaving, "decontamination"), self.dropped)

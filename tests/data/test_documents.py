@@ -12,7 +12,8 @@ import zstandard
 
 from data.documents import Document, Rejected
 from data.errors import InputError
-from data.readers import Fields, expand, read_huggingface, read_jsonl, read_parquet, read_text
+from data.filehash import FileHashes
+from data.readers import Fields, expand, huggingface_identity, read_huggingface, read_jsonl, read_parquet, read_text
 from data.tables import SCHEMA, batches, text_buffers
 
 
@@ -210,6 +211,22 @@ def test_local_datasets_are_read_as_saved_and_as_data_files(tmp_path):
     assert huggingface(tmp_path / "json") == huggingface(tmp_path / "parquet") == texts
     with pytest.raises(InputError, match="dataset .*split 'none'.* cannot be read"):
         huggingface(tmp_path / "json", "none")
+
+
+def test_a_dataset_is_known_by_its_files_or_its_commit(tmp_path):
+    (tmp_path / "d").mkdir()
+    (tmp_path / "d/train.jsonl").write_text("one")
+
+    def identity(name: str, revision: str | None = None) -> dict:
+        return huggingface_identity(name, revision, FileHashes(tmp_path / "cache.json"))
+
+    before = identity(f"{tmp_path}/d")
+    assert list(before["files"]) == ["train.jsonl"] and before == identity(f"{tmp_path}/d")
+    (tmp_path / "d/train.jsonl").write_text("two")
+    assert identity(f"{tmp_path}/d") != before
+    assert identity("someone/something", "0123456789" * 4) == {"commit": "0123456789" * 4}
+    with pytest.raises(InputError, match="'no such name at all' is no folder here and cannot be looked up"):
+        identity("no such name at all")
 
 
 def test_batches_are_bounded_in_order_and_hold_64_bit_offsets():

@@ -1,10 +1,6 @@
 """The curate stage: what a corpus promises to the stages after it, and what a user hears whose sources are bad."""
 
-import gzip
-import json
 import random
-import re
-import sys
 from collections import Counter
 from pathlib import Path
 
@@ -14,57 +10,16 @@ import pytest
 from pydantic import ValidationError
 
 from data.errors import InputError
-from data.readers import Fields, read_jsonl
-from stages.base import Job, execute
-from stages.cli import main
 from stages.curate import STAGE, CurateConfig, Source
 from stages.errors import TryAgain
 from stages.evaluate import SuitesConfig
 from stages.journal import Event, read_events
-from stages.store import Artifact, Store
+from tests.stages.curated import corpus, curate, dropped, rows, sentences, source, write_jsonl
 
 
 @pytest.fixture(autouse=True)
 def in_tmp_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-
-
-def curate(config: CurateConfig, root: str = ".", listeners: tuple = ()) -> Artifact:
-    job = Job(stage=STAGE, config=config, externals=STAGE.externals(config), inputs={}, label="t")
-    return execute(job, Store(Path(root)), listeners=listeners)
-
-
-STEMS = ("river", "mountain", "letter", "garden", "winter", "teacher")
-
-
-def sentences(rng: random.Random, count: int) -> str:
-    """Text that passes for prose: lines of nine made-up words."""
-
-    def word() -> str:
-        return rng.choice(STEMS) + "".join(rng.choice("abcdefghijklmnopqrstuvwxyz") for _ in range(3))
-
-    return "\n".join(" ".join(word() for _ in range(9)).capitalize() + "." for _ in range(count))
-
-
-def write_jsonl(path: str, records: list[dict]) -> None:
-    Path(path).write_text("".join(json.dumps(record, ensure_ascii=False) + "\n" for record in records))
-
-
-def corpus(num_documents: int = 60, seed: int = 0) -> list[dict]:
-    rng = random.Random(seed)
-    return [{"text": sentences(rng, 8), "id": f"d{i:03}", "from": f"book{i // 3}"} for i in range(num_documents)]
-
-
-def source(path: str = "a.jsonl", **settings) -> Source:
-    return Source(**({"kind": "jsonl", "path": path, "domain": "web", "id_field": "id"} | settings))
-
-
-def rows(artifact: Artifact, name: str) -> list[dict]:
-    return pq.read_table(artifact.path / name).to_pylist()
-
-
-def dropped(artifact: Artifact) -> dict[str, tuple[str, str]]:
-    return {row["id"]: (row["reason"], row["detail"]) for row in rows(artifact, "dropped.parquet")}
 
 
 def test_every_record_is_kept_or_dropped_with_a_reason():
@@ -151,6 +106,7 @@ def test_training_text_that_repeats_held_out_text_goes_and_held_out_text_stays()
         "exact": text.replace("\n", "  \n"),
         "near": text + "\nOne more line of it.",
         "part": "\n".join(lines[:6]) + "\n" + padding,
+        "whole": sentences(rng, 30) + "\n" + text + "\n" + sentences(rng, 30),
         "little": lines[0] + "\n" + sentences(rng, 12),
     }
     training_group = next(r["from"] for r in records if r["from"] not in {row["group"] for row in held})
@@ -161,6 +117,7 @@ def test_training_text_that_repeats_held_out_text_goes_and_held_out_text_stays()
     assert gone["exact"] == ("exact duplicate of held-out text", held[0]["id"])
     assert gone["near"] == ("near duplicate of held-out text", held[0]["id"])
     assert gone["part"][0] == "overlap with held-out text" and "little" not in gone
+    assert gone["whole"] == ("holds a held-out text", held[0]["id"])
 
 
 def test_training_text_that_holds_a_suite_item_goes(monkeypatch):
@@ -264,79 +221,6 @@ def test_the_expected_recall_is_told_and_settings_without_any_are_refused():
         ValidationError, match="13 bands of 60 rows find a pair at the threshold 0.8 with probability 0.000"
     ):
         CurateConfig(near_bands=13, near_rows=60)
-
-
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"kind": "jsonl", "path": "a"}, "kind jsonl needs domain"),
-        ({"kind": "text", "domain": "a"}, "kind text needs path"),
-        ({"kind": "huggingface", "domain": "a"}, "kind huggingface needs name"),
-        (
-            {"kind": "jsonl", "path": "a", "domain": "a", "packages": ["numpy"]},
-            "packages has no effect on a source of kind jsonl",
-        ),
-        ({"kind": "python-environment", "path": "a"}, "path has no effect on a source of kind python-environment"),
-        ({"kind": "jsonl", "path": "a", "domain": "a/b"}, "'a/b' cannot name a domain"),
-        ({"kind": "warc", "path": "a"}, "Input should be 'jsonl', 'parquet'"),
-    ],
-)
-def test_sources_that_make_no_sense_are_refused(settings, message):
-    with pytest.raises(ValidationError, match=message):
-        Source(**settings)
-
-
-def no_such_field() -> None:
-    write_jsonl("a.jsonl", [{"txt": 1}] * 3)
-
-
-def one_document() -> None:
-    write_jsonl("a.jsonl", corpus(1))
-
-
-def cut_off_archive() -> None:
-    Path("a.jsonl").write_bytes(b"")
-    Path("a.jsonl.gz").write_bytes(gzip.compress(json.dumps(corpus(1)[0]).encode())[:-9])
-
-
-@pytest.mark.parametrize(
-    ("prepare", "path", "message"),
-    [
-        (lambda: None, "a.jsonl", "a.jsonl: there is no such file .*correct the source"),
-        (lambda: None, "none*.jsonl", r"none\*.jsonl: no file matches this pattern .*correct the source"),
-        (lambda: write_jsonl("a.jsonl", []), "a.jsonl", "source jsonl a.jsonl is empty: not a single record"),
-        (no_such_field, "a.jsonl", "the corpus is empty: 3 records read, 3 dropped, 3 of them as 'text missing'"),
-        (one_document, "a.jsonl", "domain 'web' has all its text in one group .*at least two groups"),
-        (cut_off_archive, "a.jsonl.gz", "a.jsonl.gz: the file is cut off or damaged .*write it again"),
-    ],
-)  # fmt: skip
-def test_bad_sources_end_with_a_message_and_leave_what_was_finished(prepare, path, message, monkeypatch, capsys):
-    write_jsonl("good.jsonl", corpus(20))
-    finished = curate(CurateConfig(sources=(source("good.jsonl"),)))
-    prepare()
-    Path("r.toml").write_text(f'name = "t"\n[[curate.sources]]\nkind = "jsonl"\npath = "{path}"\ndomain = "web"\n')
-    monkeypatch.setattr(sys, "argv", ["curate", "r.toml"])
-    with pytest.raises(SystemExit) as left:
-        main(STAGE)
-    errors = " ".join(capsys.readouterr().err.split())
-    assert left.value.code == 2 and "Traceback" not in errors
-    assert re.search(message, errors), errors
-    assert [a.digest for a in Store(Path()).all("curate")] == [finished.digest]
-
-
-def test_records_of_invalid_utf8_cost_only_themselves(monkeypatch, capsys):
-    write_jsonl("a.jsonl", corpus(20))
-    with open("a.jsonl", "ab") as file:
-        file.write(b'{"text": "\xff\xfe"}\n')
-    Path("r.toml").write_text('name = "t"\n[[curate.sources]]\nkind = "jsonl"\npath = "a.jsonl"\ndomain = "web"\n')
-    monkeypatch.setattr(sys, "argv", ["curate", "r.toml"])
-    with pytest.raises(SystemExit) as left:
-        main(STAGE)
-    assert left.value.code == 0
-    (made,) = Store(Path()).all("curate")
-    assert made.facts["sources"][0]["rejected"] == {"invalid UTF-8": 1}
-    documents = list(read_jsonl(Path("a.jsonl"), Fields(), "web", Counter(), lambda _: None))
-    assert len(documents) == 21 and made.facts["domains"]["web"]["documents_in"] == 21
 
 
 def test_the_python_environment_is_curated_into_its_domains():

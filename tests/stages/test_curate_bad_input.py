@@ -1,0 +1,95 @@
+"""The curate stage: what a user hears whose sources are bad, and that nothing finished is lost."""
+
+import gzip
+import json
+import re
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from pydantic import ValidationError
+
+from data.readers import Fields, read_jsonl
+from stages.cli import main
+from stages.curate import STAGE, CurateConfig, Source
+from stages.store import Store
+from tests.stages.curated import corpus, curate, source, write_jsonl
+
+
+@pytest.fixture(autouse=True)
+def in_tmp_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"kind": "jsonl", "path": "a"}, "kind jsonl needs domain"),
+        ({"kind": "text", "domain": "a"}, "kind text needs path"),
+        ({"kind": "huggingface", "domain": "a"}, "kind huggingface needs name"),
+        (
+            {"kind": "jsonl", "path": "a", "domain": "a", "packages": ["numpy"]},
+            "packages has no effect on a source of kind jsonl",
+        ),
+        ({"kind": "python-environment", "path": "a"}, "path has no effect on a source of kind python-environment"),
+        ({"kind": "jsonl", "path": "a", "domain": "a/b"}, "'a/b' cannot name a domain"),
+        ({"kind": "warc", "path": "a"}, "Input should be 'jsonl', 'parquet'"),
+    ],
+)
+def test_sources_that_make_no_sense_are_refused(settings, message):
+    with pytest.raises(ValidationError, match=message):
+        Source(**settings)
+
+
+def no_such_field() -> None:
+    write_jsonl("a.jsonl", [{"txt": 1}] * 3)
+
+
+def one_document() -> None:
+    write_jsonl("a.jsonl", corpus(1))
+
+
+def cut_off_archive() -> None:
+    Path("a.jsonl").write_bytes(b"")
+    Path("a.jsonl.gz").write_bytes(gzip.compress(json.dumps(corpus(1)[0]).encode())[:-9])
+
+
+@pytest.mark.parametrize(
+    ("prepare", "path", "message"),
+    [
+        (lambda: None, "a.jsonl", "a.jsonl: there is no such file .*correct the source"),
+        (lambda: None, "none*.jsonl", r"none\*.jsonl: no file matches this pattern .*correct the source"),
+        (lambda: write_jsonl("a.jsonl", []), "a.jsonl", "source jsonl a.jsonl is empty: not a single record"),
+        (no_such_field, "a.jsonl", "the corpus is empty: 3 records read, 3 dropped, 3 of them as 'text missing'"),
+        (one_document, "a.jsonl", "domain 'web' has all its text in one group .*at least two groups"),
+        (cut_off_archive, "a.jsonl.gz", "a.jsonl.gz: the file is cut off or damaged .*write it again"),
+    ],
+)  # fmt: skip
+def test_bad_sources_end_with_a_message_and_leave_what_was_finished(prepare, path, message, monkeypatch, capsys):
+    write_jsonl("good.jsonl", corpus(20))
+    finished = curate(CurateConfig(sources=(source("good.jsonl"),)))
+    prepare()
+    Path("r.toml").write_text(f'name = "t"\n[[curate.sources]]\nkind = "jsonl"\npath = "{path}"\ndomain = "web"\n')
+    monkeypatch.setattr(sys, "argv", ["curate", "r.toml"])
+    with pytest.raises(SystemExit) as left:
+        main(STAGE)
+    errors = " ".join(capsys.readouterr().err.split())
+    assert left.value.code == 2 and "Traceback" not in errors
+    assert re.search(message, errors), errors
+    assert [a.digest for a in Store(Path()).all("curate")] == [finished.digest]
+
+
+def test_records_of_invalid_utf8_cost_only_themselves(monkeypatch, capsys):
+    write_jsonl("a.jsonl", corpus(20))
+    with open("a.jsonl", "ab") as file:
+        file.write(b'{"text": "\xff\xfe"}\n')
+    Path("r.toml").write_text('name = "t"\n[[curate.sources]]\nkind = "jsonl"\npath = "a.jsonl"\ndomain = "web"\n')
+    monkeypatch.setattr(sys, "argv", ["curate", "r.toml"])
+    with pytest.raises(SystemExit) as left:
+        main(STAGE)
+    assert left.value.code == 0
+    (made,) = Store(Path()).all("curate")
+    assert made.facts["sources"][0]["rejected"] == {"invalid UTF-8": 1}
+    documents = list(read_jsonl(Path("a.jsonl"), Fields(), "web", Counter(), lambda _: None))
+    assert len(documents) == 21 and made.facts["domains"]["web"]["documents_in"] == 21
