@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from data.errors import InputError
-from stages.export.tokenizer import SentencePieceModel, read_sentencepiece
+from stages.export.tokenizer import SentencePieceModel, read_sentencepiece, require_rows
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -92,11 +92,7 @@ def write(model: Any, tokenizer_model: Path, path: Path, quantisation: Quantisat
     config = model.config
     require_fit(config, quantisation)
     tokenizer = read_sentencepiece(tokenizer_model)
-    if config.vocab_size != len(tokenizer.pieces):
-        raise InputError(
-            f"the model has {config.vocab_size} vocabulary rows and the tokenizer {len(tokenizer.pieces)} pieces; "
-            "they must be equal"
-        )
+    require_rows(config.vocab_size, tokenizer)
     path.parent.mkdir(parents=True, exist_ok=True)
     writer = gguf.GGUFWriter(path, gguf.MODEL_ARCH_NAMES[gguf.MODEL_ARCH.LLAMA])
     _write_architecture(writer, config, quantisation)

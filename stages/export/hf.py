@@ -26,7 +26,10 @@ def save(model: Any, tokenizer_model: Path, directory: Path, *, eos_id: int, dty
     shipped.save_pretrained(directory)
     for path in directory.iterdir():
         path.chmod(0o644)  # safetensors are written for their owner only
-    write_tokenizer(tokenizer_model, directory, shipped.config.max_position_embeddings)
+    config = shipped.config
+    write_tokenizer(
+        tokenizer_model, directory, vocabulary_rows=config.vocab_size, max_length=config.max_position_embeddings
+    )
 
 
 def load(directory: Path) -> Any:

@@ -1,76 +1,57 @@
 """The stage: write each form, load it again, measure it, decide, and show what the model says."""
 
 import shutil
-import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from data.errors import InputError
 from stages.base import Facts, Inputs
-from stages.evaluate import heldout_texts, load_scored_model, make_scorer
-from stages.export import gguf_file, hf
+from stages.evaluate import load_scored_model
+from stages.export import gguf_file
 from stages.export.config import ExportConfig, Form
-from stages.export.gate import GreedyComparison, Measured, increases, objections
-from stages.export.generate import Continuation, continue_prompt
-from stages.export.llama_server import LlamaServer, compare_greedy
-from stages.export.tokenizer import EDGE_TEXTS, SPACE_SYMBOL, differences, load_tokenizer, read_sentencepiece
+from stages.export.gate import Measured, increases, objections
+from stages.export.measure import QUANTISATION, Reference, build_reference, continue_with, measure, new_tokens
 from stages.files import tree
 from stages.journal import Journal
 
-if TYPE_CHECKING:
-    from eval.bits_per_byte import Document
-
-QUANTISATION: dict[Form, gguf_file.Quantisation] = {Form.GGUF_F32: "f32", Form.GGUF_Q4_0: "q4_0"}
-COMPARED_TEXTS = (
-    50  # held-out texts, beside the edge cases, on which each exported tokenizer is compared with SentencePiece
-)
-COMPARED_CHARACTERS = 4000  # of each
-
-
-@dataclass(frozen=True, kw_only=True)
-class Reference:
-    """The checkpoint's model, and what every form is compared with."""
-
-    model: Any
-    tokenizer_model: Path
-    encode: Callable[[str], list[int]]
-    end_id: int
-    documents: Mapping[str, Sequence["Document"]]
-    texts: Sequence[str]
-    prompts: Sequence[Sequence[int]]
-    greedy: Sequence[Continuation]
-    bits_per_byte: Mapping[str, float]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Outcome:
-    """A form after it was written, loaded and measured."""
-
-    measured: Measured
-    measurements: dict[str, float]
+UNMEASURED: dict[str, Any] = {  # the facts of a form that the model does not fit into
+    "bytes": 0,
+    "bits_per_byte": {},
+    "increase": None,
+    "same_greedy_tokens": False,
+    "greedy": {"compared": 0, "equal": 0, "excluded": 0},
+}
 
 
 def run(config: ExportConfig, inputs: Inputs, out: Path, journal: Journal) -> Facts:
-    """Export the checkpoint. A form that fails the gate is removed from the artifact and listed with its figures."""
+    """Export the checkpoint. A form that fails the gate is removed from the artifact and listed with its figures; one
+    that the model's shape does not fit into is listed with the reason, before any work.
+
+    Raises InputError if no form fits.
+    """
     import torch
 
     torch.set_num_threads(config.threads)
     checkpoint = inputs["model"]
     model = load_scored_model(checkpoint)
-    for form in config.forms:
-        if form in QUANTISATION:
-            gguf_file.require_fit(model.config, QUANTISATION[form])
-    reference = _reference(config, model, inputs, journal)
+    unfit = {
+        form: gguf_file.unfit(model.config, QUANTISATION[form]) if form in QUANTISATION else [] for form in config.forms
+    }
+    if all(unfit.values()):
+        reasons = "; ".join(f"{form.value}: {', '.join(why)}" for form, why in unfit.items())
+        raise InputError(f"none of export.forms can hold this model ({reasons}); add another form, or change [model]")
+    reference = build_reference(config, model, inputs, journal)
     forms: dict[str, dict[str, Any]] = {}
     measurements: dict[str, dict[str, float]] = {}
     for done, form in enumerate(config.forms):
         journal.progress("forms", done, len(config.forms), "forms")
-        outcome = _export(config, form, reference, out, journal)
-        forms[form.value], measurements[form.value] = (
-            _judge(config, form, reference, outcome, out, journal),
-            outcome.measurements,
-        )
+        if unfit[form]:
+            forms[form.value] = _refuse(form, UNMEASURED, unfit[form], journal)
+            continue
+        outcome = measure(config, form, reference, out, journal)
+        forms[form.value] = _judge(config, form, reference, outcome.measured, out, journal)
+        measurements[form.value] = outcome.measurements
     journal.progress("forms", len(config.forms), len(config.forms), "forms")
     samples = _samples(config, reference)
     (out / "sample.txt").write_text(_sample_text(config, samples), encoding="utf-8")
@@ -85,191 +66,49 @@ def run(config: ExportConfig, inputs: Inputs, out: Path, journal: Journal) -> Fa
     return Facts(facts=facts, measurements={"forms": measurements})
 
 
-def _reference(config: ExportConfig, model: Any, inputs: Inputs, journal: Journal) -> Reference:
-    from data.vocabulary import END_ID, Vocabulary
-    from eval.bits_per_byte import choose
-
-    tokenizer_model = inputs["tokenizer"].path / "tokenizer.model"
-    encode = Vocabulary.load(tokenizer_model).encode
-    chosen = {
-        domain: choose(pairs, max_bytes=config.domain_bytes, seed=config.seed)
-        for domain, pairs in heldout_texts(inputs["corpus"]).items()
-    }
-    documents = {domain: found for domain, found in chosen.items() if found}
-    texts = [document.text[:COMPARED_CHARACTERS] for found in documents.values() for document in found[:COMPARED_TEXTS]]
-    room = model.config.max_position_embeddings - _new_tokens(config.greedy_tokens, model)
-    prompts = [[END_ID, *encode(prompt)][:room] for prompt in config.prompts]
-    greedy = [_continue(model, prompt, config.greedy_tokens, END_ID) for prompt in prompts]
-    return Reference(
-        model=model,
-        tokenizer_model=tokenizer_model,
-        encode=encode,
-        end_id=END_ID,
-        documents=documents,
-        texts=[text for text in texts if SPACE_SYMBOL not in text],
-        prompts=prompts,
-        greedy=greedy,
-        bits_per_byte=_bits_per_byte(config, model, encode, END_ID, documents, journal),
-    )
-
-
-def _new_tokens(wanted: int, model: Any) -> int:
-    """Half of a short context stays for the prompt."""
-    return min(wanted, model.config.max_position_embeddings // 2)
-
-
-def _continue(
-    model: Any, prompt: Sequence[int], num_tokens: int, end_id: int, temperature: float | None = None, seed: int = 0
-) -> Continuation:
-    return continue_prompt(
-        model, prompt, max_new_tokens=_new_tokens(num_tokens, model), end_id=end_id, temperature=temperature, seed=seed
-    )
-
-
-def _bits_per_byte(
-    config: ExportConfig,
-    model: Any,
-    encode: Callable[[str], Sequence[int]],
-    end_id: int,
-    documents: Mapping[str, Sequence["Document"]],
-    journal: Journal,
-) -> dict[str, float]:
-    from eval.bits_per_byte import score_documents
-
-    scorer = make_scorer(model, end_id, config.batch_tokens)
-    found = {}
-    for done, (domain, chosen) in enumerate(documents.items()):
-        journal.progress("held-out text", done, len(documents), "domains")
-        scores = score_documents(scorer, encode, chosen)
-        found[domain] = sum(score.num_bits for score in scores) / sum(score.num_bytes for score in scores)
-    return found
-
-
-def _export(config: ExportConfig, form: Form, reference: Reference, out: Path, journal: Journal) -> Outcome:
-    return (
-        _export_hf(config, reference, out, journal)
-        if form is Form.HF
-        else _export_gguf(config, form, reference, out, journal)
-    )
-
-
-def _export_hf(config: ExportConfig, reference: Reference, out: Path, journal: Journal) -> Outcome:
-    directory = out / Form.HF.path
-    hf.save(reference.model, reference.tokenizer_model, directory, eos_id=reference.end_id, dtype=config.hf_dtype)
-    started = time.perf_counter()
-    model, tokenizer = hf.load(directory), load_tokenizer(directory)
-    load_seconds = time.perf_counter() - started
-
-    def encode(text: str) -> list[int]:
-        return tokenizer.encode(text, add_special_tokens=False)
-
-    started = time.perf_counter()
-    own = [_continue(model, prompt, config.greedy_tokens, reference.end_id) for prompt in reference.prompts]
-    speed = sum(len(continuation.tokens) for continuation in own) / (time.perf_counter() - started)
-    measured = Measured(
-        bits_per_byte=_bits_per_byte(config, model, encode, reference.end_id, reference.documents, journal),
-        greedy=_same_model_greedy(model, reference),
-        exact=config.hf_dtype == "float32",
-        tokenizer_differences=_tokenizer_differences(reference, encode),
-    )
-    return Outcome(
-        measured=measured, measurements={"load_seconds": round(load_seconds, 3), "tokens_per_second": round(speed, 1)}
-    )
-
-
-def _same_model_greedy(model: Any, reference: Reference) -> GreedyComparison:
-    """The best token of a transformers model at each clear position of the reference's continuations."""
-    import torch
-
-    compared = equal = excluded = 0
-    for prompt, continuation in zip(reference.prompts, reference.greedy, strict=True):
-        sequence = torch.tensor([[*prompt, *continuation.tokens[:-1]]])
-        with torch.inference_mode():
-            best = (
-                model(input_ids=sequence, use_cache=False, logits_to_keep=len(continuation.tokens))
-                .logits[0]
-                .argmax(-1)
-                .tolist()
-            )
-        for token, clear, got in zip(continuation.tokens, continuation.clear, best, strict=True):
-            compared, equal, excluded = compared + clear, equal + (clear and got == token), excluded + (not clear)
-    return GreedyComparison(compared=compared, equal=equal, excluded=excluded)
-
-
-def _export_gguf(config: ExportConfig, form: Form, reference: Reference, out: Path, journal: Journal) -> Outcome:
-    path = out / form.path
-    gguf_file.write(reference.model, reference.tokenizer_model, path, QUANTISATION[form])
-    model = gguf_file.load(path, reference.model.config)
-    context = model.config.max_position_embeddings
-    with LlamaServer(path, threads=config.threads, context=context, seconds=config.server_seconds) as server:
-        speed = server.tokens_per_second(reference.prompts[0], _new_tokens(config.greedy_tokens, model))
-        greedy = compare_greedy(server, reference.prompts, reference.greedy)
-        tokenizer_differences = _tokenizer_differences(reference, server.tokenize)
-    measured = Measured(
-        bits_per_byte=_bits_per_byte(config, model, reference.encode, reference.end_id, reference.documents, journal),
-        greedy=greedy,
-        exact=form is Form.GGUF_F32,
-        tokenizer_differences=tokenizer_differences,
-    )
-    return Outcome(
-        measured=measured,
-        measurements={"load_seconds": round(server.load_seconds, 3), "tokens_per_second": round(speed, 1)},
-    )
-
-
-def _tokenizer_differences(reference: Reference, encode: Callable[[str], Sequence[int]]) -> tuple[str, ...]:
-    return tuple(
-        differences(read_sentencepiece(reference.tokenizer_model).encode, encode, [*EDGE_TEXTS, *reference.texts])
-    )
-
-
 def _judge(
-    config: ExportConfig, form: Form, reference: Reference, outcome: Outcome, out: Path, journal: Journal
+    config: ExportConfig, form: Form, reference: Reference, measured: Measured, out: Path, journal: Journal
 ) -> dict[str, Any]:
     """The facts of a form; one that is refused loses its files."""
-    measured, path = outcome.measured, out / form.path
+    path = out / form.path
     reasons = objections(reference.bits_per_byte, measured, config.max_bits_per_byte_increase)
-    num_bytes = sum((path / name).stat().st_size for name in tree(path)) if path.is_dir() else path.stat().st_size
-    by_domain = increases(reference.bits_per_byte, measured.bits_per_byte)
+    greedy = measured.greedy
     facts = {
-        "bytes": num_bytes,
+        "bytes": sum((path / name).stat().st_size for name in tree(path)) if path.is_dir() else path.stat().st_size,
         "bits_per_byte": dict(measured.bits_per_byte),
-        "increase": max(by_domain.values(), default=0.0),
-        "accepted": not reasons,
-        "reasons": reasons,
-        "same_greedy_tokens": measured.greedy.same,
-        "greedy": {
-            "compared": measured.greedy.compared,
-            "equal": measured.greedy.equal,
-            "excluded": measured.greedy.excluded,
-        },
+        "increase": max(increases(reference.bits_per_byte, measured.bits_per_byte).values(), default=0.0),
+        "same_greedy_tokens": greedy.same,
+        "greedy": {"compared": greedy.compared, "equal": greedy.equal, "excluded": greedy.excluded},
     }
-    journal.event(
-        "check",
-        name=f"export {form.value}",
-        status="fail" if reasons else "pass",
-        detail="; ".join(reasons) or f"{num_bytes} bytes",
-    )
     if reasons:
-        journal.event("export.refused", form=form.value, reasons=reasons, increase=facts["increase"])
         shutil.rmtree(path) if path.is_dir() else path.unlink()
         if path.parent != out and not any(path.parent.iterdir()):
             path.parent.rmdir()
-    return facts
+        return _refuse(form, facts, reasons, journal)
+    detail = f"{facts['bytes']:,} bytes, bits per byte at most {facts['increase']:+.2%}"
+    journal.event("check", name=f"export {form.value}", status="pass", detail=detail)
+    return {**facts, "accepted": True, "reasons": []}
+
+
+def _refuse(form: Form, facts: Mapping[str, Any], reasons: Sequence[str], journal: Journal) -> dict[str, Any]:
+    """The facts of a form that is not shipped, for everybody to see."""
+    journal.event("check", name=f"export {form.value}", status="fail", detail="; ".join(reasons))
+    journal.event("export.refused", form=form.value, reasons=list(reasons), increase=facts["increase"])
+    return {**facts, "accepted": False, "reasons": list(reasons)}
 
 
 def _samples(config: ExportConfig, reference: Reference) -> list[dict[str, str]]:
     from data.vocabulary import Vocabulary
 
     decode = Vocabulary.load(reference.tokenizer_model).decode
-    room = reference.model.config.max_position_embeddings - _new_tokens(config.sample_tokens, reference.model)
+    room = reference.model.config.max_position_embeddings - new_tokens(config.sample_tokens, reference.model)
     found = []
     for number, text in enumerate(config.prompts):
         prompt = [reference.end_id, *reference.encode(text)][:room]
-        sampled = _continue(
+        sampled = continue_with(
             reference.model, prompt, config.sample_tokens, reference.end_id, config.temperature, config.seed + number
         )
-        greedy = _continue(reference.model, prompt, config.sample_tokens, reference.end_id)
+        greedy = continue_with(reference.model, prompt, config.sample_tokens, reference.end_id)
         found.append({"prompt": text, "sampled": decode(sampled.tokens), "greedy": decode(greedy.tokens)})
     return found
 

@@ -93,6 +93,15 @@ def read_sentencepiece(path: Path) -> SentencePieceModel:
     )
 
 
+def require_rows(vocabulary_rows: int, model: SentencePieceModel) -> None:
+    """Raise InputError unless the model has exactly one row for each piece: a row without one could be generated."""
+    if vocabulary_rows != len(model.pieces):
+        raise InputError(
+            f"the model has {vocabulary_rows} vocabulary rows and the tokenizer {len(model.pieces)} pieces; "
+            "they must be equal: train the model on the tokens of this tokenizer"
+        )
+
+
 def merges(pieces: Sequence[Piece]) -> list[tuple[str, str]]:
     """The merges of a BPE vocabulary, best first: every way to put a piece together from two others, in the order of
     the pieces' scores. Control, unknown and byte pieces take no part, so that no text can become one.
@@ -154,9 +163,10 @@ def tokenizer_config(model: SentencePieceModel, max_length: int) -> dict[str, An
     }
 
 
-def write_tokenizer(source: Path, directory: Path, max_length: int) -> None:
-    """tokenizer.json, tokenizer_config.json and tokenizer.model in `directory`."""
+def write_tokenizer(source: Path, directory: Path, *, vocabulary_rows: int, max_length: int) -> None:
+    """tokenizer.json, tokenizer_config.json and tokenizer.model in `directory`. Raises InputError as `require_rows`."""
     model = read_sentencepiece(source)
+    require_rows(vocabulary_rows, model)
     (directory / "tokenizer.json").write_text(tokenizer_json(model), encoding="utf-8")
     config = json.dumps(tokenizer_config(model, max_length), indent=2, ensure_ascii=False)
     (directory / "tokenizer_config.json").write_text(config + "\n", encoding="utf-8")

@@ -72,7 +72,7 @@ def draw(inputs: Inputs, evaluations: list[Artifact]) -> dict[str, str]:
         chance = {task: score["chance"] for task, score in latest.items()}
         metric = {task: score["metric"] for task, score in latest.items()}
         figures["tasks"] = charts.task_scores(points, chance, metric), "Task scores over training"
-    forms = view.form_rows(inputs["export"])
+    forms = [row for row in view.form_rows(inputs["export"]) if row["increase"] is not None]
     figures["forms"] = (
         charts.export_forms(
             {row["form"]: row["bytes"] for row in forms},
