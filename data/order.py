@@ -17,13 +17,14 @@ micro-batches, workers or restarts.
 
 import hashlib
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 PERIOD = 10_000
 ROUNDS = 8
+BLOCK = 1024
 GOLDEN = np.uint64(0x9E3779B97F4A7C15)  # SplitMix64's increment
 
 
@@ -39,6 +40,15 @@ class Samples:
 
     def __len__(self) -> int:
         return len(self.domain)
+
+    @staticmethod
+    def joined(parts: Sequence["Samples"]) -> "Samples":
+        """One behind the other."""
+        return Samples(
+            domain=np.concatenate([part.domain for part in parts]),
+            sequence=np.concatenate([part.sequence for part in parts]),
+            epoch=np.concatenate([part.epoch for part in parts]),
+        )
 
     def __getitem__(self, rows: slice) -> "Samples":
         return Samples(domain=self.domain[rows], sequence=self.sequence[rows], epoch=self.epoch[rows])
@@ -62,6 +72,7 @@ class SampleOrder:
             zip(self.domains, _slots([weights[domain] for domain in self.domains]), strict=True)
         )
         self._keys = [derive_key("domain", seed, domain) for domain in self.domains]
+        self._latest: tuple[int, Samples] | None = None
         self._table = take_turns(list(self.slots.values()))
         self._turns = np.array(list(self.slots.values()), dtype=np.int64)
         self._earlier_turns = np.empty(PERIOD, dtype=np.int64)
@@ -86,8 +97,21 @@ class SampleOrder:
         return Samples(domain=domain, sequence=sequence, epoch=epoch)
 
     def batch(self, *, step: int, batch_sequences: int) -> Samples:
-        """The samples of a step, counted from 0: [batch_sequences]."""
-        return self.samples(np.arange(step * batch_sequences, (step + 1) * batch_sequences, dtype=np.int64))
+        """The samples of a step, counted from 0: [batch_sequences]. Worked out BLOCK at a time, so steps in turn are
+        cheap.
+        """
+        start, end = step * batch_sequences, (step + 1) * batch_sequences
+        blocks = [self._block(number) for number in range(start // BLOCK, -(-end // BLOCK))]
+        rows = slice(start % BLOCK, start % BLOCK + batch_sequences)
+        return Samples.joined(blocks)[rows] if len(blocks) > 1 else blocks[0][rows]
+
+    def _block(self, number: int) -> Samples:
+        """Samples number * BLOCK and the following; the latest block is kept."""
+        kept = self._latest
+        if kept is None or kept[0] != number:
+            positions = np.arange(number * BLOCK, (number + 1) * BLOCK, dtype=np.int64)
+            kept = self._latest = (number, self.samples(positions))
+        return kept[1]
 
 
 def take_turns(slots: list[int]) -> np.ndarray:

@@ -94,6 +94,15 @@ def test_any_cut_into_steps_ranks_and_micro_batches_gives_the_same_samples() -> 
     assert np.array_equal(np.concatenate([rank.sequence for rank in ranks]), whole.sequence[24:48])
 
 
+@pytest.mark.parametrize("batch", [7, 1000, 1024, 2500])
+def test_steps_taken_out_of_turn_and_across_blocks(batch: int) -> None:
+    whole, shared = order().samples(np.arange(12 * batch)), order()
+    for step in (0, 11, 1, 2, 10, 3, 3):
+        found = shared.batch(step=step, batch_sequences=batch)
+        for name in ("domain", "sequence", "epoch"):
+            assert np.array_equal(getattr(found, name), getattr(whole, name)[step * batch : (step + 1) * batch])
+
+
 def test_samples_of_scattered_positions() -> None:
     whole = order().samples(np.arange(40_000))
     positions = np.random.default_rng(0).integers(0, 40_000, 500)
