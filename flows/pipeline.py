@@ -132,7 +132,8 @@ def main() -> None:
 
 
 async def _run_to_record(recipe: Recipe, root: Path) -> dict[str, list[str]]:
-    """Run the flow, and give the server time to write down how its tasks ended: an embedded one stops with this process."""
+    """Run the flow, and give the server time to write down how its tasks ended: an embedded one stops with this
+    process."""
     unfinished = TaskRunFilter(
         state=TaskRunFilterState(type=TaskRunFilterStateType(any_=[StateType.RUNNING, StateType.PENDING])),
         start_time=TaskRunFilterStartTime(after_=datetime.now(UTC)),

@@ -1,5 +1,6 @@
-"""Python imports this by itself in every process whose PYTHONPATH names this folder: the first write that a stage makes into its work directory
-fails once with an I/O error, as a disk or a network mount may do. FAIL_ONCE_FOLDER remembers which stages have failed."""
+"""Python imports this by itself in every process whose PYTHONPATH names this folder: the first write that a stage
+makes into its work directory fails once with an I/O error, as a disk or a network mount may do. FAIL_ONCE_FOLDER
+remembers which stages have failed."""
 
 import errno
 import os

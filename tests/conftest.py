@@ -1,0 +1,20 @@
+"""What several test modules share."""
+
+from pathlib import Path
+
+import pytest
+
+from stages.recipe import STAGES
+from tests.end_to_end.shell import TINY, run
+
+
+@pytest.fixture(scope="session")
+def tiny_root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A store in which each stage of the tiny recipe was run alone, by its own command, where Prefect is not
+    installed, and lm-eval only where it is needed. Read-only for its users."""
+    root = tmp_path_factory.mktemp("tiny")
+    for stage in STAGES:
+        absent = ("prefect",) if stage == "evaluate" else ("prefect", "lm_eval")
+        result = run(f"stages.{stage}", TINY, "--root", root, absent=absent)
+        assert result.returncode == 0, f"{stage}: {result.stderr[-4000:]}"
+    return root

@@ -1,0 +1,150 @@
+"""The whole chain on real text, from a shell."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from stages.recipe import STAGES
+from stages.store import Store
+from tests.chaos import chain
+from tests.end_to_end.shell import TINY, run
+
+
+def test_nine_stages_ran_alone_without_prefect(tiny_root: Path) -> None:
+    store = Store(tiny_root)
+    assert all(list(store.all(stage)) for stage in STAGES)
+    assert len(list(store.all("evaluate"))) == len(list(store.all("checkpoint"))) == 2
+
+
+def test_evaluation_needs_lm_eval_and_says_so(tiny_root: Path, tmp_path: Path) -> None:
+    """The negative control: the absent packages of the other stages really are absent."""
+    result = run(
+        "stages.evaluate", TINY, "--root", tiny_root, "--set", "evaluate.seed=3", absent=("prefect", "lm_eval")
+    )
+    assert result.returncode == 1 and "No module named 'lm_eval'" in result.stderr
+
+
+def test_conservation_from_text_to_tokens(tiny_root: Path) -> None:
+    store = Store(tiny_root)
+    (corpus,), (tokens,) = store.all("curate"), store.all("pretokenize")
+    for name, domain in corpus.facts["domains"].items():
+        for unit in ("documents", "bytes"):
+            dropped = sum(reason[unit] for reason in domain["dropped"].values())
+            assert domain[f"{unit}_in"] == domain[f"train_{unit}"] + domain[f"heldout_{unit}"] + dropped
+        assert tokens.facts["domains"][name]["train_documents"] == domain["train_documents"]
+
+
+def test_a_second_run_only_finds_what_is_there(tiny_root: Path) -> None:
+    result = run("stages.report", TINY, "--upstream", "--root", tiny_root)
+    assert result.returncode == 0, result.stderr
+    assert "started" not in result.stderr
+    assert len(re.findall("up to date", result.stderr)) == len(STAGES) + 1, "nine stages, two evaluations"
+
+
+def test_events_are_json_lines(tiny_root: Path) -> None:
+    result = run("stages.plan", TINY, "--root", tiny_root, "--events")
+    (event,) = [json.loads(line) for line in result.stdout.splitlines()]
+    assert (event["kind"], event["stage"], event["hit"]) == ("artifact", "plan", True)
+
+
+def test_commands_on_the_store(tiny_root: Path, tmp_path: Path) -> None:
+    store = Store(tiny_root)
+    (report,) = store.all("report")
+    listed = run("stages", "list", "--root", tiny_root)
+    assert all(artifact.key in listed.stdout for artifact in store.all())
+    lineage = run("stages", "lineage", report.key[:8], "--root", tiny_root)
+    assert all(f"{stage} " in lineage.stdout for stage in (*STAGES, "checkpoint"))
+    assert run("stages", "verify", "--root", tiny_root).returncode == 0
+    kept = run("stages", "gc", TINY, "--root", tiny_root)
+    assert kept.returncode == 0 and "tiny-" not in kept.stdout, "an artifact of the recipe is no garbage"
+    other = run("stages.plan", TINY, "--root", tiny_root, "--set", "pretrain.num_steps=41")
+    first, second = [artifact.key for artifact in store.all("plan")]
+    explained = run("stages", "explain", first, second, "--root", tiny_root)
+    assert other.returncode == 0 and "pretrain.num_steps: 4" in explained.stdout
+    removed = run("stages", "gc", TINY, "--root", tiny_root, "--delete")
+    assert "plan" in removed.stdout and len(list(store.all("plan"))) == 1
+
+
+def test_killed_and_restarted_it_ends_with_the_same_digests(tiny_root: Path, tmp_path: Path) -> None:
+    """A short version of `make chaos-chain`."""
+    expected = chain.digests(tiny_root)
+    seconds = sum(artifact.manifest.provenance["seconds"] for artifact in Store(tiny_root).all())
+    harm = chain.disturb(expected, seconds, kills=3, seed=1, processes=1, folder=tmp_path)
+    assert (harm.kills, harm.digest_mismatches, harm.orphans) == (3, 0, 0), harm.problems
+
+
+def line(text: str) -> str:
+    return json.dumps({"text": text}) + "\n"
+
+
+PROSE = "The harbour was quiet in the morning, and the boats lay side by side along the old stone wall. "
+
+
+@pytest.fixture
+def corpus_recipe(tmp_path: Path) -> Path:
+    """A recipe whose corpus is corpus.jsonl beside it."""
+    path = tmp_path / "recipe.toml"
+    path.write_text(
+        'name = "own"\n[[curate.sources]]\nkind = "jsonl"\ndomain = "prose"\n'
+        f'path = "{tmp_path / "corpus.jsonl"}"\nquality = "none"\n'
+    )
+    return path
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (None, "corpus.jsonl"),
+        ("", "corpus.jsonl"),
+        (line(" ") * 5, "empty"),
+        (line(PROSE * 3), "1 document|one document"),
+    ],
+    ids=["missing source", "empty file", "nothing but blanks", "one document"],
+)
+def test_a_corpus_that_cannot_be_used(corpus_recipe: Path, tmp_path: Path, content: str | None, message: str) -> None:
+    if content is not None:
+        (tmp_path / "corpus.jsonl").write_text(content)
+    result = run("stages.curate", corpus_recipe, "--root", tmp_path)
+    assert result.returncode == 2, result.stderr
+    assert re.search(message, result.stderr) and "Traceback" not in result.stderr
+    assert list(Store(tmp_path).all()) == []
+
+
+def test_a_record_that_is_not_utf8_is_counted_and_the_others_are_kept(corpus_recipe: Path, tmp_path: Path) -> None:
+    documents = [line(f"{PROSE} Number {number}. " + f"word{number} " * 20).encode() for number in range(40)]
+    (tmp_path / "corpus.jsonl").write_bytes(b"".join(documents) + b'{"text": "\xff\xfe"}\n')
+    result = run("stages.curate", corpus_recipe, "--root", tmp_path)
+    assert result.returncode == 0, result.stderr
+    (corpus,) = Store(tmp_path).all("curate")
+    domain = corpus.facts["domains"]["prose"]
+    assert domain["documents_in"] == 41
+    assert any("UTF-8" in reason and drop["documents"] == 1 for reason, drop in domain["dropped"].items())
+
+
+def test_a_truncated_archive_loses_no_tail_in_silence(corpus_recipe: Path, tmp_path: Path) -> None:
+    import gzip
+
+    whole = gzip.compress("".join(line(f"{PROSE}{number}") for number in range(2000)).encode())
+    (tmp_path / "corpus.jsonl.gz").write_bytes(whole[: len(whole) // 2])
+    text = corpus_recipe.read_text().replace("corpus.jsonl", "corpus.jsonl.gz")
+    corpus_recipe.write_text(text)
+    result = run("stages.curate", corpus_recipe, "--root", tmp_path)
+    assert result.returncode == 2, result.stderr
+    assert "corpus.jsonl.gz" in result.stderr and "truncated" in result.stderr and "Traceback" not in result.stderr
+
+
+def test_bad_recipes_exit_with_two(tmp_path: Path) -> None:
+    for setting, message in (
+        ("pretrain.lerning_rate=1", "did you mean learning_rate"),
+        ("pretrain.num_steps=x", "'x'"),
+    ):
+        result = run("stages.plan", TINY, "--root", tmp_path, "--set", setting)
+        assert result.returncode == 2 and message in result.stderr and "Traceback" not in result.stderr
+
+
+def test_a_stage_whose_input_is_not_there_names_the_command(tmp_path: Path) -> None:
+    result = run("stages.tokenizer", TINY, "--root", tmp_path)
+    assert result.returncode == 2
+    assert "python -m stages.curate RECIPE" in result.stderr and "--upstream" in result.stderr
