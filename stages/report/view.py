@@ -110,7 +110,7 @@ def plan_rows(plan: Mapping[str, Any], pretrain: Artifact) -> list[dict[str, Any
             "name": "memory of a process",
             "unit": "bytes",
             "planned": plan["memory"]["total"],
-            "measured": measured.get("peak_bytes"),
+            "measured": measured.get("peak_memory_bytes"),
         },
     ]
     for row in rows:
@@ -174,9 +174,10 @@ def task_series(evaluations: Sequence[Artifact]) -> dict[str, list[dict[str, flo
 
 
 def form_rows(export: Artifact) -> list[dict[str, Any]]:
-    """Every exported form with its size, quality and speed."""
+    """Every exported form with its size, quality and speed, the largest first."""
     speeds = export.manifest.measurements.get("forms", {})
-    return [{"form": form, **facts, **speeds.get(form, {})} for form, facts in export.facts["forms"].items()]
+    rows = [{"form": form, **facts, **speeds.get(form, {})} for form, facts in export.facts["forms"].items()]
+    return sorted(rows, key=lambda row: (-row["bytes"], row["form"]))
 
 
 def lineage_rows(inputs: Inputs) -> list[dict[str, Any]]:
