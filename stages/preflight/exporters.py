@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 from data.vocabulary import NUM_CONTROL
 from stages.export import gguf_file, hf
-from stages.export.generate import Continuation, continue_prompt
+from stages.export.generate import continue_prompt
 from stages.export.llama_server import LlamaServer, compare_greedy
-from stages.export.tokenizer import EDGE_TEXTS, NORMAL, differences, load_tokenizer, read_sentencepiece
+from stages.export.tokenizer import EDGE_TEXTS, differences, load_tokenizer, read_sentencepiece
 from stages.preflight import checks
 from stages.preflight.checks import Check, Status
 from stages.pretrain.config import ModelConfig
@@ -100,7 +100,7 @@ class Exporters:
             return checks.not_applicable(name, "the package xllamacpp is not installed here")
         if not path.exists():
             return checks.not_applicable(name, "there is no GGUF file to load")
-        reference = self._greedy()
+        reference = continue_prompt(self.model, self._probe, max_new_tokens=self._num_greedy, end_id=self._eos_id)
         context = self.model.config.max_position_embeddings
         with LlamaServer(path, threads=self._threads, context=context, seconds=seconds) as server:
             wrong = self._unequal_ids(server.tokenize)
@@ -108,15 +108,6 @@ class Exporters:
         if not greedy.same:
             wrong.append(f"{greedy.compared - greedy.equal} of {greedy.compared} next tokens differ from transformers'")
         return checks.form(name, wrong, f"{greedy.compared} next tokens and the tokenizer are those of transformers")
-
-    def _greedy(self) -> Continuation:
-        """What transformers says after the probe. Only whole pieces count: llama.cpp's server names no token that ends
-        inside a character, and none that ends the text.
-        """
-        found = continue_prompt(self.model, self._probe, max_new_tokens=self._num_greedy, end_id=self._eos_id)
-        pieces = read_sentencepiece(self.tokenizer_model).pieces
-        clear = (clear and pieces[token].kind == NORMAL for token, clear in zip(found.tokens, found.clear, strict=True))
-        return Continuation(tokens=found.tokens, clear=tuple(clear))
 
     def _gguf_path(self, quantisation: str) -> Path:
         return self._folder / f"model-{quantisation}.gguf"
