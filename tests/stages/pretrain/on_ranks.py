@@ -1,0 +1,67 @@
+"""The first step of a job on several ranks, looked at from within: run by torchrun from `test_parallel`.
+
+Leaves gradients.npz (before clipping, gathered) and seen.json in the job's folder.
+"""
+
+import dataclasses
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch.distributed.tensor import DTensor
+from torch.distributed.tensor.debug import CommDebugMode
+
+from stages.pretrain.job import Job
+from stages.pretrain.loop import micro_batches, summed_loss, train_step
+from stages.pretrain.parallel import reduce_gradients
+from stages.pretrain.processes import die_with_parent
+from stages.pretrain.setup import set_up
+from stages.pretrain.tensors import state_digest
+
+
+def main(job: Job) -> None:
+    training, state = set_up(job)
+    model, ranks = training.model, training.ranks
+    sharded = all(isinstance(parameter, DTensor) for parameter in model.parameters())
+    local = sum(parameter.to_local().numel() for parameter in model.parameters() if isinstance(parameter, DTensor))
+    digest = state_digest(training.tensors(), state.model_dump(mode="json"), reads=ranks.is_main)
+
+    batch = training.train.batch(0)
+    reductions = []
+    for last, (inputs, targets) in zip(
+        (False, True), micro_batches(batch.inputs, batch.targets, size=2, most_rows=4), strict=True
+    ):
+        reduce_gradients(model, last)
+        with CommDebugMode() as communication:
+            summed_loss(model, inputs, targets).backward()
+        counts = communication.get_comm_counts()
+        reductions.append(sum(count for operation, count in counts.items() if "reduce_scatter" in str(operation)))
+    model.zero_grad(set_to_none=True)
+
+    gradients: dict[str, np.ndarray] = {}
+
+    def hook(point: str, step: int, rank: int, value: Any) -> Any:
+        if point == "update":
+            for name, parameter in model.named_parameters():
+                assert parameter.grad is not None
+                whole = parameter.grad.full_tensor() if isinstance(parameter.grad, DTensor) else parameter.grad
+                gradients[name] = whole.numpy()
+        return value
+
+    result = train_step(dataclasses.replace(training, hook=hook), batch, step=1, save_wanted=ranks.is_main)
+    if ranks.is_main:
+        np.savez(job.run.path / "gradients.npz", **gradients)
+        seen = {**dataclasses.asdict(result), "sharded": sharded, "local": local, "digest": digest}
+        (job.run.path / "seen.json").write_text(
+            json.dumps({**seen, "reductions": reductions, "rows": len(batch.inputs)})
+        )
+    ranks.leave()
+
+
+if __name__ == "__main__":
+    die_with_parent()
+    torch.set_num_threads(1)
+    main(Job.read(Path(sys.argv[1])))
