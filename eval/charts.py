@@ -188,7 +188,8 @@ def _figure(num_panels: int, columns: int = 1) -> tuple["Figure", list["Axes"]]:
 
 
 def _label(axes: "Axes", title: str, x: str, y: str) -> None:
-    axes.set_title(title, fontsize=10, color=INK, loc="left")
+    """`title` may be a name that a user gave: a dollar sign in it begins no formula."""
+    axes.set_title(title.replace("$", r"\$"), fontsize=10, color=INK, loc="left")
     axes.set_xlabel(x, fontsize=8.5, color=INK)
     axes.set_ylabel(y, fontsize=8.5, color=INK)
     if x == "tokens seen":

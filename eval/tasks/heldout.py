@@ -10,7 +10,7 @@ from collections.abc import Iterable
 
 from eval.tasks.items import Item
 
-SENTENCE = re.compile(r"(?<![^\s])[A-Z][a-z]+(?: [a-z]+){5,14}\.(?![^\s])")
+SENTENCE = re.compile(r"(?:^[ \t]*|(?<=[.!?] ))([A-Z][a-z]+(?: [a-z]+){5,14}\.)(?!\S)", re.MULTILINE)
 SENTENCES_PER_DOCUMENT = 3
 
 
@@ -23,7 +23,7 @@ def word_order(documents: Iterable[tuple[str, str]], *, seed: int, limit: int) -
     """
     found: dict[str, tuple[str, str]] = {}
     for identity, text in sorted(documents):
-        sentences = [match.group() for match in SENTENCE.finditer(text)]
+        sentences = [match.group(1) for match in SENTENCE.finditer(text)]
         for sentence in sentences[:SENTENCES_PER_DOCUMENT]:
             found.setdefault(sentence, (identity, sentence))
     candidates = sorted(found.values())

@@ -1,0 +1,103 @@
+import math
+import random
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from eval.scorer import Scorer, windows
+from tests.eval.stubs import END, BigramModel
+
+
+@given(num_tokens=st.integers(2, 60), data=st.data(), max_length=st.integers(1, 20))
+def test_every_token_is_scored_once_in_windows_that_fit(num_tokens: int, data: st.DataObject, max_length: int) -> None:
+    first = data.draw(st.integers(1, num_tokens))
+    found = list(windows(num_tokens, first, max_length))
+    scored = [token for window in found for token in range(window.end - window.num_scored, window.end)]
+    assert scored == list(range(first, num_tokens))
+    for window in found:
+        inputs = window.end - 1 - window.begin
+        assert window.begin >= 0 and 1 <= inputs <= max_length and window.num_scored <= inputs
+        assert inputs == min(max_length, window.end - 1), "a window has all the context that fits"
+
+
+def test_windows_are_cut_as_lm_eval_documents_it() -> None:
+    """Tokens 0 to 9 after a prefix, context 4: the example in the documentation of loglikelihood_rolling."""
+    found = list(windows(11, 1, 4))
+    assert [(window.begin, window.end - 1, window.num_scored) for window in found] == [(0, 4, 4), (4, 8, 4), (6, 10, 2)]
+
+
+@settings(deadline=None)
+@given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 30)), min_size=1, max_size=12), st.integers(1, 64))
+def test_scores_equal_brute_force_whatever_the_batch(shapes: list[tuple[int, int]], batch_tokens: int) -> None:
+    model = BigramModel(17, max_length=8)
+    rng = random.Random(1)
+    requests = [tuple([rng.randrange(17) for _ in range(length)] for length in shape) for shape in shapes]
+    scores = Scorer(model, prefix_token=END, batch_tokens=batch_tokens).score(requests)
+    for (context, answer), score in zip(requests, scores, strict=True):
+        wanted = model.log_likelihood([END, *context, *answer], 1 + len(context)) if answer else 0.0
+        assert score.log_likelihood == pytest.approx(wanted, abs=1e-4)
+        assert score.num_tokens == len(answer)
+
+
+def test_one_prefix_token_stands_before_each_sequence() -> None:
+    model = BigramModel(11, max_length=6)
+    Scorer(model, prefix_token=END).rolling([[3, 4, 5], [7]])
+    assert model.inputs == [[END, 3, 4], [END, 7, END]], (
+        "the second row is filled up on the right, after all its tokens"
+    )
+    model.inputs.clear()
+    Scorer(model, prefix_token=END, batch_tokens=1).rolling([[1 + i % 9 for i in range(20)]])
+    assert [row.count(END) for row in model.inputs] == [1, 0, 0, 0], "a document longer than two windows has one prefix"
+
+
+def test_greedy_is_told_apart_from_likely() -> None:
+    model = BigramModel(13, max_length=8)
+    best = int(model.table[4].argmax())
+    worse = int(model.table[4].argsort(descending=True)[1])
+    scores = Scorer(model, prefix_token=END).score(
+        [([4], [best]), ([4], [worse]), ([4], [best, int(model.table[best].argmin())])]
+    )
+    assert [score.is_greedy for score in scores] == [True, False, False]
+
+
+def test_greedy_generation_follows_the_best_token_and_ends_at_the_end_of_the_document() -> None:
+    model = BigramModel(13, max_length=8)
+    for token in range(12):
+        model.table[token, token + 1] = 100.0
+    assert Scorer(model, prefix_token=9).greedy([5], max_new_tokens=39) == [6, 7, 8], "9 ends the document"
+    assert Scorer(model, prefix_token=12).greedy([5], max_new_tokens=2) == [6, 7]
+    assert Scorer(model, prefix_token=12).greedy([5], max_new_tokens=9, stop=lambda new: len(new) == 1) == [6]
+
+
+def test_a_transformers_model_gives_the_same_score_in_any_batch() -> None:
+    """Padding stands on the right and is not masked; rows of one batch must not see it."""
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    from eval.transformers_model import TransformersModel
+
+    torch.manual_seed(0)
+    config = LlamaConfig(
+        vocab_size=101,
+        hidden_size=64,
+        num_hidden_layers=2,
+        num_attention_heads=8,
+        num_key_value_heads=2,
+        intermediate_size=48,
+        max_position_embeddings=24,
+    )
+    model = LlamaForCausalLM(config).eval()
+    rng = random.Random(0)
+    requests = [tuple([rng.randrange(101) for _ in range(rng.randrange(1, 20))] for _ in range(2)) for _ in range(23)]
+    alone = Scorer(TransformersModel(model), prefix_token=2, batch_tokens=1).score(requests)
+    together = Scorer(TransformersModel(model), prefix_token=2, batch_tokens=4096).score(requests)
+    for one, other in zip(alone, together, strict=True):
+        assert one.log_likelihood == pytest.approx(other.log_likelihood, abs=1e-4)
+        assert one.is_greedy == other.is_greedy
+    context, answer = next((c, a) for c, a in requests if len(c) + len(a) < 24)
+    with torch.no_grad():
+        logits = model(torch.tensor([[2, *context, *answer]])).logits[0].double().log_softmax(-1)
+    wanted = sum(float(logits[len(context) + i, token]) for i, token in enumerate(answer))
+    assert alone[requests.index((context, answer))].log_likelihood == pytest.approx(wanted, abs=1e-4)
+    assert math.isfinite(wanted)
