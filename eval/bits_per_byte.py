@@ -69,12 +69,11 @@ def choose(documents: Iterable[tuple[str, str]], *, max_bytes: int, seed: int) -
     chosen = []
     left = max_bytes
     for index, identity, text in drawn:
-        if left <= 0:
-            break
         head = text.encode()[:left].decode("utf-8", "ignore")
-        if not head:
+        if head:
+            chosen.append((index, Document(identity=identity, text=head)))
+        if head != text:
             break
-        chosen.append((index, Document(identity=identity, text=head)))
         left -= len(head.encode())
     return tuple(document for _, document in sorted(chosen, key=lambda entry: entry[0]))
 

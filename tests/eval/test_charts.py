@@ -1,0 +1,58 @@
+import xml.etree.ElementTree as ElementTree
+
+import pytest
+
+from eval import charts
+
+POINTS = [charts.Point(x=1e6 * i, value=3 - i / 5, low=2.9 - i / 5, high=3.2 - i / 5) for i in (3, 1, 2)]
+FIGURES = {
+    "loss": lambda: charts.loss_curve(range(1, 1001), [9 / i for i in range(1, 1001)], [(500, 3.0), (1000, 2.5)]),
+    "rate": lambda: charts.learning_rate([1, 2], [0.1, 0.2], [1.0, 0.0]),
+    "throughput": lambda: charts.throughput([1, 2, 3], [10.0, 12.0, 11.0]),
+    "bits": lambda: charts.bits_per_byte(
+        {"code": POINTS, "a <b> & $c": POINTS[:1]}, {"code": {"gzip-9": 2.5, "zstd": 2.4}}
+    ),
+    "tasks": lambda: charts.task_scores({"x": POINTS, "y": POINTS}, {"x": 0.5, "y": None}, {"x": "acc"}),
+    "forms": lambda: charts.export_forms({"hf": 4_000_000, "q4": 700_000}, {"hf": 0.0, "q4": 0.09}, ["q4"]),
+}
+
+
+@pytest.mark.parametrize("name", FIGURES)
+def test_a_chart_is_well_formed_inline_svg_in_the_inks_of_the_page(name: str) -> None:
+    svg = charts.as_svg(FIGURES[name](), 'what "it" shows <&>')
+    root = ElementTree.fromstring(svg)
+    assert root.tag.endswith("svg") and root.get("aria-label") == 'what "it" shows <&>'
+    assert root.get("viewBox") and root.get("width") is None, "it takes the width of its column"
+    assert "var(--chart-ink" in svg and charts.INK not in svg.replace("var(--chart-ink, #333334)", "")
+    assert svg == charts.as_svg(FIGURES[name](), 'what "it" shows <&>'), "the same figure has the same text"
+    links = [value for element in root.iter() for key, value in element.attrib.items() if key.endswith(("href", "src"))]
+    assert all(link.startswith("#") for link in links)
+
+
+def text_of(svg: str) -> str:
+    return " ".join(
+        element.text or "" for element in ElementTree.fromstring(svg).iter() if element.tag.endswith("text")
+    )
+
+
+def test_axes_have_units_and_series_have_names() -> None:
+    loss = text_of(charts.as_svg(FIGURES["loss"](), ""))
+    assert "nats per token" in loss and "step" in loss and "held-out" in loss
+    bits = text_of(charts.as_svg(FIGURES["bits"](), ""))
+    assert "bits per byte" in bits and "tokens seen" in bits and "gzip-9" in bits and "a <b> & $c" in bits
+    assert "chance, 0.5" in text_of(charts.as_svg(FIGURES["tasks"](), ""))
+    assert "q4 (refused)" in text_of(charts.as_svg(FIGURES["forms"](), ""))
+
+
+def test_a_long_curve_is_thinned_and_keeps_its_spike() -> None:
+    """What matters in a loss curve is the one step that went wrong."""
+    losses = [3.0] * 50_000
+    losses[31_234] = 777.0
+    svg = charts.as_svg(charts.loss_curve(range(1, 50_001), losses), "")
+    assert len(svg) < 60_000
+    assert "700" in text_of(svg), "the axis reaches up to the spike"
+
+
+def test_markdown_holds_a_png() -> None:
+    markdown = charts.as_markdown(FIGURES["throughput"](), "speed")
+    assert markdown.startswith("![speed](data:image/png;base64,iVBOR")
