@@ -70,6 +70,7 @@ class Inputs:
 
     artifacts: Mapping[str, tuple[Artifact, ...]]
     entries: dict[str, tuple[InputEntry, ...]]
+    externals: dict[str, Any]
     store: Store
     key: str
     label: str
@@ -87,7 +88,7 @@ class Inputs:
         return self.artifacts[name]
 
 
-def no_externals(config: Any) -> dict[str, Any]:
+def no_externals(config: Any, store: Store) -> dict[str, Any]:
     """For a stage that depends on nothing outside the store."""
     return {}
 
@@ -103,7 +104,7 @@ class Stage:
     config: type[StageConfig]
     inputs: Mapping[str, InputSpec]
     run: Callable[[Any, Inputs, Path, Journal], Facts]
-    externals: Callable[[Any], dict[str, Any]] = no_externals
+    externals: Callable[[Any, Store], dict[str, Any]] = no_externals
     resumes: bool = False
     derives: tuple[str, ...] = ()
 
@@ -176,7 +177,12 @@ def execute(
         try:
             journal.event("stage.started", key=job.key, label=job.label)
             inputs = Inputs(
-                artifacts=job.inputs, entries=job.input_entries(), store=store, key=job.key, label=job.label
+                artifacts=job.inputs,
+                entries=job.input_entries(),
+                externals=job.externals,
+                store=store,
+                key=job.key,
+                label=job.label,
             )
             result = stage.run(job.config, inputs, out, journal)
             journal.event("stage.finished", key=job.key, seconds=round(clock() - started, 3))

@@ -21,7 +21,7 @@ from pydantic import Field
 from stages.base import Facts, Inputs, One, OneOf, Stage
 from stages.config import StageConfig, runtime, shared
 from stages.journal import Journal
-from stages.store import Artifact
+from stages.store import Artifact, Store
 
 if TYPE_CHECKING:
     from eval.bits_per_byte import Document, DocumentScore
@@ -253,7 +253,7 @@ def _item_rows(results: "Results | None") -> Iterator[dict[str, Any]]:
             yield {"suite": task.suite, "task": task.definition.name, **asdict(item)}
 
 
-def externals(config: EvaluateConfig) -> dict[str, Any]:
+def externals(config: EvaluateConfig, store: Store) -> dict[str, Any]:
     """What the suites ask, and the version of the harness that asks it: scores of two of them are not compared."""
     from eval.suites import digest
 

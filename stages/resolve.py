@@ -47,7 +47,7 @@ class Resolver:
         stage = self._stages[name]
         config = self.recipe.config_for(name)
         if name not in self._externals:
-            self._externals[name] = stage.externals(config)
+            self._externals[name] = stage.externals(config, self.store)
         choices = [self._choices(stage, wanted, spec) for wanted, spec in stage.inputs.items()]
         return [
             Job(

@@ -148,7 +148,6 @@ class CurateConfig(StageConfig):
         0.5, ge=0, le=1, description="Warn if a domain loses more than this share of its bytes"
     )
     workers: int = runtime(2, ge=1, description="Threads; the result does not depend on them")
-    hash_cache: str = runtime("artifacts/.stat-cache.json", description="Where digests of source files are remembered")
 
     @model_validator(mode="after")
     def _near_duplicates_are_found(self) -> "CurateConfig":

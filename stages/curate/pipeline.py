@@ -30,7 +30,6 @@ from stages.base import Facts
 from stages.curate.config import CurateConfig
 from stages.curate.corpus import COMPRESSION, Drop, Dropped, Shard, apply, map_with_progress, write
 from stages.curate.sources import Reading, as_facts, preset, read
-from stages.errors import TryAgain
 from stages.journal import Journal
 
 EXACT = ("exact duplicate of training text", "exact duplicate of held-out text")
@@ -261,15 +260,10 @@ class Curation:
         return f"{what}: {count} records read, {self.dropped.biggest_reason(domain)}; {advice}"
 
 
-def curate(
-    config: CurateConfig, out: Path, journal: Journal, externals: Callable[[CurateConfig], dict[str, Any]]
-) -> Facts:
+def curate(config: CurateConfig, out: Path, journal: Journal) -> Facts:
     """Read, clean, divide and write the corpus."""
-    before = externals(config)
     curation = Curation(config, journal)
     curation.read()
-    if externals(config) != before:
-        raise TryAgain("a source changed while it was being read; run the same command again once it is complete")
     curation.judge_quality()
     curation.split()
     curation.remove_exact_duplicates()

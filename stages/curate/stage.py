@@ -13,14 +13,16 @@ from data.filehash import FileHashes
 from eval.suites import digest
 from stages.base import Facts, Inputs, Stage
 from stages.curate.config import CurateConfig
+from stages.errors import TryAgain
 from stages.journal import Journal
+from stages.store import Store
 
 
-def externals(config: CurateConfig) -> dict[str, Any]:
+def externals(config: CurateConfig, store: Store) -> dict[str, Any]:
     """What the text depends on outside the store: the content of every source, and what the suites will ask."""
     from stages.curate.sources import identity
 
-    with FileHashes(Path(config.hash_cache)) as hashes:
+    with FileHashes(store.artifacts_path / ".file-hashes.json") as hashes:
         sources = [identity(source, hashes) for source in config.sources]
     return {"sources": sources, "suites": digest(config.suites.names)}
 
@@ -30,7 +32,10 @@ def run(config: CurateConfig, inputs: Inputs, out: Path, journal: Journal) -> Fa
     TryAgain if a source changes meanwhile."""
     from stages.curate.pipeline import curate
 
-    return curate(config, out, journal, externals)
+    made = curate(config, out, journal)
+    if externals(config, inputs.store) != inputs.externals:
+        raise TryAgain("a source changed while it was being read; run the same command again once it is complete")
+    return made
 
 
 STAGE = Stage(name="curate", revision=1, config=CurateConfig, inputs={}, run=run, externals=externals)

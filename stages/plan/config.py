@@ -6,6 +6,7 @@ from pydantic import Field
 
 from stages.config import StageConfig, shared
 from stages.pretrain.config import ModelConfig, PretrainConfig
+from stages.store import Store
 
 LAYOUT_FIELDS = ("num_processes", "micro_batch_sequences", "keep_local")
 
@@ -21,7 +22,7 @@ class PlanConfig(StageConfig):
     )
 
 
-def layout(config: PlanConfig) -> dict[str, Any]:
+def layout(config: PlanConfig, store: Store) -> dict[str, Any]:
     """The plan is about one layout, so the layout is in its key, although it is not in that of the training."""
     return {
         **config.model.externals(),

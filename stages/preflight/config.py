@@ -7,6 +7,7 @@ from pydantic import Field
 from stages.config import StageConfig, runtime, shared
 from stages.fingerprint import rounding
 from stages.pretrain.config import ModelConfig, PretrainConfig
+from stages.store import Store
 
 
 class PreflightConfig(StageConfig):
@@ -30,6 +31,6 @@ class PreflightConfig(StageConfig):
     )
 
 
-def layout(config: PreflightConfig) -> dict[str, Any]:
+def layout(config: PreflightConfig, store: Store) -> dict[str, Any]:
     """The checks are about one layout and one device, so these are in the key, although not in that of the training."""
     return {**config.model.externals(), "layout": rounding(config.pretrain)}

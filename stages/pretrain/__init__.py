@@ -23,7 +23,7 @@ STAGE = Stage(
         "preflight": One("preflight", runtime=True),
     },
     run=pretrain,
-    externals=lambda config: config.model.externals(),
+    externals=lambda config, store: config.model.externals(),
     resumes=True,
     derives=("checkpoint",),
 )

@@ -99,7 +99,7 @@ def corpus_recipe(tmp_path: Path) -> Path:
         (None, "corpus.jsonl"),
         ("", "corpus.jsonl"),
         (line(" ") * 5, "empty"),
-        (line(PROSE * 3), "1 document|one document"),
+        (line(PROSE * 3), "at least two groups"),
     ],
     ids=["missing source", "empty file", "nothing but blanks", "one document"],
 )

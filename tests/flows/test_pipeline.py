@@ -1,4 +1,4 @@
-"""The flow against a real embedded server, on real text: retries, hits, what runs again after a change, a bad recipe."""
+"""The flow against a real embedded server, on real text: retries, hits, what a change builds again, a bad recipe."""
 
 import os
 import sqlite3

@@ -13,8 +13,9 @@ from stages.store import Artifact, Store
 
 
 def curate(config: CurateConfig, root: str = ".", listeners: tuple[Listener, ...] = ()) -> Artifact:
-    job = Job(stage=STAGE, config=config, externals=STAGE.externals(config), inputs={}, label="t")
-    return execute(job, Store(Path(root)), listeners=listeners)
+    store = Store(Path(root))
+    job = Job(stage=STAGE, config=config, externals=STAGE.externals(config, store), inputs={}, label="t")
+    return execute(job, store, listeners=listeners)
 
 
 STEMS = ("river", "mountain", "letter", "garden", "winter", "teacher")

@@ -56,7 +56,7 @@ def gather(config: GatherConfig, inputs: Inputs, out: Path, journal: Journal) ->
     return Facts(facts={"num_bytes": len(text)}, measurements={"seconds": 0.1})
 
 
-def gather_externals(config: GatherConfig) -> dict[str, Any]:
+def gather_externals(config: GatherConfig, store: Store) -> dict[str, Any]:
     return {"source": {"path": config.source.name, "sha256": sha256_file(config.source)}}
 
 

@@ -14,6 +14,7 @@ from stages.curate import STAGE, CurateConfig, Source
 from stages.errors import TryAgain
 from stages.evaluate import SuitesConfig
 from stages.journal import Event, read_events
+from stages.store import Store
 from tests.stages.curated import corpus, curate, dropped, rows, sentences, source, write_jsonl
 
 
@@ -58,7 +59,7 @@ def test_every_record_is_kept_or_dropped_with_a_reason():
 def test_the_result_does_not_depend_on_workers_and_repeats_byte_for_byte():
     write_jsonl("a.jsonl", corpus(90) + [dict(record, id=record["id"] + "copy") for record in corpus(30)])
     one = curate(CurateConfig(sources=(source(),), workers=1), "one")
-    four = curate(CurateConfig(sources=(source(),), workers=4, warn_lost_share=0.1, hash_cache="other.json"), "four")
+    four = curate(CurateConfig(sources=(source(),), workers=4, warn_lost_share=0.1), "four")
     assert one.key == four.key and one.digest == four.digest
     files = [{e.path: e.digest for e in made.manifest.files if not e.measured} for made in (one, four)]
     assert files[0] == files[1] and set(files[0]) == {"train/web.parquet", "heldout/web.parquet", "dropped.parquet"}
@@ -134,14 +135,14 @@ def test_training_text_that_holds_a_suite_item_goes(monkeypatch):
 def test_what_the_suites_ask_and_what_the_files_hold_is_in_the_key():
     write_jsonl("a.jsonl", corpus(5))
     config = CurateConfig(sources=(source(),))
-    before = STAGE.externals(config)
-    assert STAGE.externals(config) == before and list(before["sources"][0]["files"]) == ["a.jsonl"]
+    before = STAGE.externals(config, Store(Path()))
+    assert STAGE.externals(config, Store(Path())) == before and list(before["sources"][0]["files"]) == ["a.jsonl"]
     assert (
-        STAGE.externals(CurateConfig(sources=config.sources, suites=SuitesConfig(names=())))["suites"]
+        STAGE.externals(CurateConfig(sources=config.sources, suites=SuitesConfig(names=())), Store(Path()))["suites"]
         != before["suites"]
     )
     write_jsonl("a.jsonl", corpus(5, seed=1))
-    assert STAGE.externals(config)["sources"] != before["sources"]
+    assert STAGE.externals(config, Store(Path()))["sources"] != before["sources"]
 
 
 def test_a_source_that_changes_while_it_is_read_is_read_again_later():

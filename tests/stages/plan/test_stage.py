@@ -27,7 +27,9 @@ def tokens(tmp_path_factory: pytest.TempPathFactory) -> tuple[Store, Artifact]:
 def plan(tokens: tuple[Store, Artifact], events: list[Event] | None = None, **pretrain: object) -> Artifact:
     store, found = tokens
     config = PlanConfig(model=ModelConfig(), pretrain=PretrainConfig.model_validate(pretrain))
-    job = Job(stage=STAGE, config=config, externals=STAGE.externals(config), inputs={"tokens": (found,)}, label="t")
+    job = Job(
+        stage=STAGE, config=config, externals=STAGE.externals(config, store), inputs={"tokens": (found,)}, label="t"
+    )
     return execute(job, store, listeners=(events.append,) if events is not None else ())
 
 

@@ -42,7 +42,7 @@ def preflight(chain: tuple[Store, Artifact, Artifact], events: list[Event], **pr
     plan_config, config = PlanConfig(**shared), PreflightConfig(**shared)
     plan = execute(Job(stage=PLAN, config=plan_config, externals={}, inputs={"tokens": (tokens,)}, label="test"), store)
     inputs = {"tokens": (tokens,), "tokenizer": (model,), "plan": (plan,)}
-    job = Job(stage=STAGE, config=config, externals=STAGE.externals(config), inputs=inputs, label="test")
+    job = Job(stage=STAGE, config=config, externals=STAGE.externals(config, store), inputs=inputs, label="test")
     return execute(job, store, listeners=(events.append,))
 
 

@@ -15,7 +15,7 @@ from torch.distributed.tensor import DTensor
 from torch.distributed.tensor.debug import CommDebugMode
 
 from stages.pretrain.job import Job
-from stages.pretrain.loop import micro_batches, summed_loss, train_step
+from stages.pretrain.loop import measure, micro_batches, summed_loss, train_step
 from stages.pretrain.parallel import reduce_gradients
 from stages.pretrain.processes import die_with_parent
 from stages.pretrain.setup import set_up
@@ -51,10 +51,11 @@ def main(job: Job) -> None:
                 gradients[name] = whole.numpy()
         return value
 
+    heldout = measure(training, state.model_copy(update={"step": 10})).heldout_loss
     result = train_step(dataclasses.replace(training, hook=hook), batch, step=1, save_wanted=ranks.is_main)
     if ranks.is_main:
         np.savez(job.run.path / "gradients.npz", **gradients)
-        seen = {**dataclasses.asdict(result), "sharded": sharded, "local": local, "digest": digest}
+        seen = {**dataclasses.asdict(result), "sharded": sharded, "local": local, "digest": digest, "heldout": heldout}
         (job.run.path / "seen.json").write_text(
             json.dumps({**seen, "reductions": reductions, "rows": len(batch.inputs)})
         )

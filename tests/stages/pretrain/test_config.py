@@ -8,6 +8,7 @@ from pydantic import ValidationError
 from data.errors import InputError
 from stages.fingerprint import identity
 from stages.pretrain.config import ModelConfig, PretrainConfig
+from stages.pretrain.job import make_job
 
 LLAMA = {
     "model_type": "llama",
@@ -126,3 +127,16 @@ def test_a_missing_or_broken_huggingface_config_is_the_users(tmp_path: Path) -> 
     (tmp_path / "empty.json").write_text("{}")
     with pytest.raises(InputError, match="num_attention_heads"):
         ModelConfig(huggingface_config=str(tmp_path / "empty.json")).resolved()
+
+
+def test_sequences_longer_than_the_context_of_a_huggingface_config_are_refused(tmp_path: Path) -> None:
+    model = ModelConfig(huggingface_config=written(tmp_path, max_position_embeddings=100))
+    with pytest.raises(InputError, match="sequence_tokens = 256 is more than the model's context of 100"):
+        make_job(
+            PretrainConfig(model=model),
+            tokens=tmp_path,
+            facts={"vocabulary_size": 67, "eos_id": 2},
+            tokens_digest="digest",
+            config_fingerprint="key",
+            directory=tmp_path / "run",
+        )

@@ -54,7 +54,7 @@ class World:
         return list(checkpoint.scan(self.run.checkpoints).complete)
 
     def keeper(self, config: PretrainConfig = CONFIG) -> Keeper:
-        inputs = Inputs(artifacts={}, entries={}, store=self.store, key="0123456789ab", label="micro")
+        inputs = Inputs(artifacts={}, entries={}, externals={}, store=self.store, key="0123456789ab", label="micro")
         return Keeper(config, inputs, self.run, 67, self.journal)
 
     def told(self, kind: str) -> list[int]:

@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 
 from stages.pretrain.attempt import command, environment
-from stages.pretrain.loop import train_step
+from stages.pretrain.loop import measure, train_step
 from stages.pretrain.tensors import state_digest
 from tests.stages.pretrain import micro
 from tests.stages.pretrain.conftest import Build
 
-# 3 processes divide neither the rows nor any width; some rank has fewer micro-batches than the others.
-CONFIG = micro.config(batch_sequences=10, micro_batch_sequences=2, gradient_clip_norm=1e9)
+# 3 processes divide neither the rows nor any width; one rank needs a micro-batch more, and one held-out row is for one rank.
+CONFIG = micro.config(batch_sequences=10, micro_batch_sequences=2, gradient_clip_norm=1e9, heldout_sequences=1)
 
 
 def on_three_ranks(tokens: Path, folder: Path) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
@@ -40,6 +40,7 @@ def test_three_uneven_ranks_make_the_step_of_one(build: Build, tokens: Path, tmp
             expected.update({name: p.grad.numpy().copy() for name, p in training.model.named_parameters()})
         return value
 
+    heldout = measure(training, state.model_copy(update={"step": 10})).heldout_loss
     one = train_step(dataclasses.replace(training, hook=hook), training.train.batch(0), step=1, save_wanted=False)
     seen, found = on_three_ranks(tokens, tmp_path / "three")
 
@@ -50,6 +51,7 @@ def test_three_uneven_ranks_make_the_step_of_one(build: Build, tokens: Path, tmp
     assert seen["reductions"][0] == 0 < seen["reductions"][1]
     assert (seen["tokens"], seen["save_wanted"]) == (one.tokens, True)
     assert abs(seen["loss"] / one.loss - 1) < 1e-6
+    assert abs(seen["heldout"] / heldout - 1) < 1e-6
     assert expected.keys() == found.keys()
     for name, gradient in expected.items():
         assert np.linalg.norm(found[name] - gradient) < 1e-5 * np.linalg.norm(gradient), name
