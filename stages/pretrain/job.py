@@ -12,14 +12,17 @@ runs/<key>/
 """
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
 from pydantic import BaseModel, ConfigDict
 
+from data.errors import InputError
 from stages.files import write_json
 from stages.pretrain.config import PretrainConfig
+from stages.pretrain.streams import data_fingerprint
 
 
 @dataclass(frozen=True)
@@ -99,6 +102,36 @@ class Job(BaseModel):
     def at(self, resume_step: int) -> Self:
         """The same job, beginning from another checkpoint."""
         return self.model_copy(update={"resume_step": resume_step})
+
+
+def make_job(
+    config: PretrainConfig,
+    *,
+    tokens: Path,
+    facts: Mapping[str, Any],
+    tokens_digest: str,
+    config_fingerprint: str,
+    directory: Path,
+    hook: str = "",
+) -> Job:
+    """The job of training on a tokens artifact with these facts and digest; makes its directory. Raises InputError."""
+    shape = config.model.resolved()
+    if config.sequence_tokens > shape.context_tokens:
+        raise InputError(
+            f"pretrain.sequence_tokens = {config.sequence_tokens} is more than the model's context "
+            f"of {shape.context_tokens}"
+        )
+    directory.mkdir(parents=True, exist_ok=True)
+    return Job(
+        config=config,
+        vocabulary_size=facts["vocabulary_size"],
+        eos_id=facts["eos_id"],
+        tokens=str(tokens.absolute()),
+        config_fingerprint=config_fingerprint,
+        data_fingerprint=data_fingerprint(config, tokens_digest),
+        directory=str(directory.absolute()),
+        hook=hook,
+    )
 
 
 def read_lines(path: Path) -> list[dict[str, Any]]:

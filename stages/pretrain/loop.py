@@ -75,7 +75,6 @@ def train_step(training: Training, batch: Batch, *, step: int, save_wanted: bool
     save_wanted: the main rank's wish for a local checkpoint, which all ranks learn with the loss.
     """
     import torch
-    from torch.distributed.tensor import DTensor
 
     config, ranks, model, optimizer = training.config, training.ranks, training.model, training.optimizer
 
@@ -104,16 +103,12 @@ def train_step(training: Training, batch: Batch, *, step: int, save_wanted: bool
         local_loss += total.detach()
 
     # 3. The global loss and the global norm of the gradient, with the same bits on every rank.
-    gradients = [parameter.grad for parameter in model.parameters() if parameter.grad is not None]
-    norm = torch.nn.utils.get_total_norm(gradients)
-    if isinstance(norm, DTensor):
-        norm = norm.full_tensor()
+    norm = gradient_norm(model)
     summed, saves = ranks.sum([local_loss.item() / tokens, float(save_wanted and ranks.is_main)]).tolist()
 
     # 4. Nothing that is not finite reaches the weights. Since both numbers are global, all ranks decide alike.
-    gradient_norm = norm.item()
-    if not (math.isfinite(summed) and math.isfinite(gradient_norm)):
-        raise NonFinite(f"step {step}: loss {summed}, gradient norm {gradient_norm}")
+    if not (math.isfinite(summed) and math.isfinite(norm.item())):
+        raise NonFinite(f"step {step}: loss {summed}, gradient norm {norm.item()}")
 
     # 5. Clip by the global norm, set the learning rate, update, and free the gradients.
     torch.nn.utils.clip_grads_with_norm_(model.parameters(), config.gradient_clip_norm, norm)
@@ -121,7 +116,7 @@ def train_step(training: Training, batch: Batch, *, step: int, save_wanted: bool
     training.hook("update", step, ranks.rank, None)
     optimizer.step()
     optimizer.zero_grad(set_to_none=True)
-    return StepResult(tokens=tokens, loss=summed, gradient_norm=gradient_norm, save_wanted=saves > 0)
+    return StepResult(tokens=tokens, loss=summed, gradient_norm=norm.item(), save_wanted=saves > 0)
 
 
 def train(training: Training, state: StepState, records: Records) -> StepState:
@@ -213,6 +208,21 @@ def summed_loss(model: "torch.nn.Module", inputs: "torch.Tensor", targets: "torc
 
     logits = model(input_ids=inputs, use_cache=False).logits
     return F.cross_entropy(logits.float().flatten(0, 1), targets.flatten(), ignore_index=IGNORE, reduction="sum")
+
+
+def gradient_norm(model: "torch.nn.Module") -> "torch.Tensor":
+    """float64 scalar: the 2-norm of all gradients as one vector, over all ranks.
+
+    In float64, because a sum of squares in float32 depends on the sharding by several 1e-6 (measured), and clipping would
+    hand that on to every weight: more than all other differences between the layouts together.
+    """
+    import torch
+    from torch.distributed.tensor import DTensor
+
+    gradients = [parameter.grad for parameter in model.parameters() if parameter.grad is not None]
+    norms = [torch.linalg.vector_norm(gradient, dtype=torch.float64) for gradient in gradients]
+    norm = torch.linalg.vector_norm(torch.stack(norms))
+    return norm.full_tensor() if isinstance(norm, DTensor) else norm
 
 
 def micro_batches(

@@ -22,10 +22,10 @@ from stages.pretrain import checkpoint
 from stages.pretrain.attempt import Workers, explain, log_tail
 from stages.pretrain.config import PretrainConfig
 from stages.pretrain.health import is_proven
-from stages.pretrain.job import Job, RunDirectory, read_lines
+from stages.pretrain.job import Job, RunDirectory, make_job, read_lines
 from stages.pretrain.keeper import Keeper, always, choose
 from stages.pretrain.records import cut_back
-from stages.pretrain.streams import TRAIN, data_fingerprint, open_sequences
+from stages.pretrain.streams import TRAIN, open_sequences
 from stages.pretrain.supervise import Action, Decision, Ending, decide
 from stages.pretrain.tail import MetricsTail
 
@@ -37,29 +37,21 @@ def pretrain(config: PretrainConfig, inputs: Inputs, out: Path, journal: Journal
 
     Raises InputError, TryAgain, or RuntimeError with the end of the workers' log.
     """
-    job = make_job(config, inputs, hook=hook)
+    tokens = inputs["tokens"]
+    job = make_job(
+        config,
+        tokens=tokens.path,
+        facts=tokens.facts,
+        tokens_digest=tokens.digest,
+        config_fingerprint=inputs.key,
+        directory=inputs.store.runs_path(inputs.key),
+        hook=hook,
+    )
     for warning in open_sequences(config, Path(job.tokens), TRAIN).warnings:
         journal.warning(warning)
     keeper = Keeper(config, inputs, job.run, job.vocabulary_size, journal)
     supervise(job, journal, keeper)
     return collect(job, keeper, out)
-
-
-def make_job(config: PretrainConfig, inputs: Inputs, *, hook: str) -> Job:
-    """The job of a run on the tokens artifact; its run directory is made."""
-    tokens = inputs["tokens"]
-    directory = inputs.store.runs_path(inputs.key).absolute()
-    directory.mkdir(parents=True, exist_ok=True)
-    return Job(
-        config=config,
-        vocabulary_size=tokens.facts["vocabulary_size"],
-        eos_id=tokens.facts["eos_id"],
-        tokens=str(tokens.path.absolute()),
-        config_fingerprint=inputs.key,
-        data_fingerprint=data_fingerprint(config, tokens.digest),
-        directory=str(directory),
-        hook=hook,
-    )
 
 
 def supervise(job: Job, journal: Journal, keeper: Keeper) -> None:

@@ -13,8 +13,7 @@ from stages.errors import BAD_INPUT, TRY_AGAIN, TryAgain
 from stages.pretrain import checkpoint
 from stages.pretrain.attempt import Workers, explain, log_tail
 from stages.pretrain.config import ModelConfig, PretrainConfig
-from stages.pretrain.job import Job, read_lines
-from stages.pretrain.streams import data_fingerprint
+from stages.pretrain.job import make_job, read_lines
 
 
 def trial(
@@ -32,17 +31,15 @@ def trial(
         raise InputError(f"{tokens_artifact_path} is not a finished artifact; run pretokenize first")
     changes = {"model": model.model_dump(), "num_steps": steps, "checkpoint_every_steps": steps}
     short = PretrainConfig.model_validate({**config.model_dump(), **changes})
-    directory.mkdir(parents=True, exist_ok=True)
-    assert not any(directory.iterdir()), f"{directory} is not empty"
-    job = Job(
-        config=short,
-        vocabulary_size=found.facts["vocabulary_size"],
-        eos_id=found.facts["eos_id"],
-        tokens=str(tokens_artifact_path.absolute()),
+    job = make_job(
+        short,
+        tokens=tokens_artifact_path,
+        facts=found.facts,
+        tokens_digest=found.digest,
         config_fingerprint="trial",
-        data_fingerprint=data_fingerprint(short, found.digest),
-        directory=str(directory.absolute()),
+        directory=directory,
     )
+    assert not any(directory.iterdir()), f"{directory} is not empty"
     job.write()
     with Workers(job) as workers:
         returned = workers.wait(lambda: None)

@@ -14,7 +14,7 @@ from stages.pretrain.tensors import state_digest
 from tests.stages.pretrain import micro
 from tests.stages.pretrain.conftest import Build
 
-# 3 processes divide neither the rows nor any width; one rank needs a micro-batch more, and one held-out row is for one rank.
+# 3 processes divide neither rows nor widths: one rank needs a micro-batch more, and only one has a held-out row.
 CONFIG = micro.config(batch_sequences=10, micro_batch_sequences=2, gradient_clip_norm=1e9, heldout_sequences=1)
 
 
