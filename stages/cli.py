@@ -142,10 +142,7 @@ def _build(
         "path": str(artifact.path),
         "hit": hit,
     }
-    if arguments.events:
-        listener(done)
-    elif isinstance(listener, ConsoleListener) and hit:
-        listener.line(job.stage.name, f"up to date ({artifact.key})")
+    listener(done)
     return artifact
 
 

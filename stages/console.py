@@ -3,6 +3,7 @@ lines at most every five seconds."""
 
 import sys
 import time
+from dataclasses import dataclass
 from types import TracebackType
 
 from rich.console import Console
@@ -27,18 +28,12 @@ class ConsoleListener:
 
     def __init__(self) -> None:
         self._console = Console(stderr=True, highlight=False, soft_wrap=True)
-        columns = (
-            TextColumn("{task.description}"),
-            BarColumn(bar_width=28),
-            MofNCompleteColumn(),
-            TextColumn("{task.fields[unit]}"),
-        )
-        times = (TimeElapsedColumn(), TimeRemainingColumn(), TextColumn("{task.fields[text]}"))
-        self._progress = Progress(
-            *columns, *times, console=self._console, transient=False, disable=not self._console.is_terminal
-        )
-        self._bars: dict[tuple[str, str], TaskID] = {}
-        self._plain_at: dict[tuple[str, str], float] = {}
+        columns = (TextColumn("{task.description}"), BarColumn(bar_width=28), MofNCompleteColumn())
+        about = (TextColumn("{task.fields[unit]}"), TimeElapsedColumn(), TimeRemainingColumn())
+        disabled = not self._console.is_terminal
+        words = TextColumn("{task.fields[text]}")
+        self._progress = Progress(*columns, *about, words, console=self._console, disable=disabled)
+        self._steps: dict[tuple[str, str], _Step] = {}
 
     def __enter__(self) -> "ConsoleListener":
         self._progress.start()
@@ -52,7 +47,7 @@ class ConsoleListener:
     def __call__(self, event: Event) -> None:
         if event["kind"] == "progress":
             self._show_progress(event)
-        elif event["kind"] not in QUIET_KINDS:
+        elif event["kind"] not in QUIET_KINDS and not (event["kind"] == "artifact" and not event["hit"]):
             self.line(event["stage"], _sentence(event))
 
     def line(self, stage: str, text: str) -> None:
@@ -61,28 +56,31 @@ class ConsoleListener:
         self._progress.console.print(text, markup=False)
 
     def _show_progress(self, event: Event) -> None:
-        key = (event["stage"], event["name"])
-        if not self._console.is_terminal:
-            self._show_plain(key, event)
-            return
-        fields = {
-            "total": event["total"],
-            "completed": event["done"],
-            "unit": event["unit"],
-            "text": event.get("text", ""),
-        }
-        if key not in self._bars:
-            self._bars[key] = self._progress.add_task(f"{key[0]}: {key[1]}", unit="", text="", total=event["total"])
-        self._progress.update(self._bars[key], **fields)
+        key, now = (event["stage"], event["name"]), time.monotonic()
+        if key not in self._steps:
+            bar = self._progress.add_task(f"{key[0]}: {key[1]}", unit="", text="", total=event["total"])
+            self._steps[key] = _Step(bar, begun=now, shown=now)
+        step = self._steps[key]
+        text = event.get("text", "")
+        self._progress.update(step.bar, total=event["total"], completed=event["done"], unit=event["unit"], text=text)
+        finished = event["done"] >= event["total"]
+        due = now - step.shown >= PLAIN_INTERVAL_SECONDS and not self._console.is_terminal
+        if due or (finished and now - step.begun >= PLAIN_INTERVAL_SECONDS):
+            step.shown = now
+            counted = f"{event['done']:,} {event['unit']}" if finished else f"{event['done']:,} of {event['total']:,}"
+            self.line(event["stage"], f"{event['name']}: {counted} {text}".rstrip())
+        if finished:
+            self._progress.remove_task(step.bar)
+            del self._steps[key]
 
-    def _show_plain(self, key: tuple[str, str], event: Event) -> None:
-        done = event["done"] >= event["total"]
-        if done or time.monotonic() - self._plain_at.get(key, 0.0) >= PLAIN_INTERVAL_SECONDS:
-            self._plain_at[key] = time.monotonic()
-            self.line(
-                event["stage"],
-                f"{event['name']}: {event['done']:,} of {event['total']:,} {event['unit']} {event['text']}".rstrip(),
-            )
+
+@dataclass
+class _Step:
+    """A long step on its way: its bar, and the times at which it began and was last told in a line."""
+
+    bar: TaskID
+    begun: float
+    shown: float
 
 
 def _sentence(event: Event) -> str:
@@ -91,8 +89,12 @@ def _sentence(event: Event) -> str:
             return f"started ({event['key']})"
         case "stage.finished":
             return f"finished in {event['seconds']:.1f} s"
+        case "artifact":
+            return f"up to date ({event['key']})"
         case "warning" | "note":
             return event["text"] if event["kind"] == "note" else f"warning: {event['text']}"
+        case "checkpoint.healthy":
+            return f"checkpoint of step {event['step']:,} is healthy ({event['key']})"
         case "check":
             return f"{event['status']}: {event['name']}: {event['detail']}"
     fields = {name: value for name, value in event.items() if name not in ("time", "stage", "kind")}
