@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import Field
 
+from data.errors import InputError
 from stages.base import Facts, Inputs, One, OneOf, Stage
 from stages.config import StageConfig, runtime, shared
 from stages.journal import Journal
@@ -75,6 +76,8 @@ def load_scored_model(model: Artifact) -> Any:
     if model.stage == "export":
         from stages.export.hf import load
 
+        if not (model.path / "hf").is_dir():
+            raise InputError(f"{model.path.name} has no Hugging Face form to evaluate; export one: export.forms")
         return load(model.path / "hf")
     from stages.pretrain.checkpoint import load_model
 

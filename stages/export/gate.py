@@ -45,7 +45,7 @@ def objections(reference: Mapping[str, float], measured: Measured, max_increase:
     """
     found = []
     for domain, increase in increases(reference, measured.bits_per_byte).items():
-        if not increase <= max_increase:
+        if not measured.bits_per_byte[domain] <= reference[domain] * (1 + max_increase):
             found.append(
                 f"bits per byte on {domain} rise by {increase:.2%}, from {reference[domain]:.4f} to "
                 f"{measured.bits_per_byte[domain]:.4f}; allowed are {max_increase:.2%}"

@@ -60,12 +60,12 @@ class LlamaServer:
         self.close()
 
     def close(self) -> None:
-        """Stop the server, by force if it does not leave by itself."""
+        """Stop the server, by force if it does not leave by itself or its time is up."""
         for pipe in (self._process.stdin, self._process.stdout):
             if pipe is not None:
                 pipe.close()
         try:
-            self._process.wait(STOP_SECONDS)
+            self._process.wait(min(STOP_SECONDS, max(0.0, self._deadline - time.monotonic())))
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()

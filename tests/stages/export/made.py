@@ -1,0 +1,152 @@
+"""Models and artifacts for the tests of what comes after training, made by hand."""
+
+import itertools
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from stages.base import Facts, Job, Stage, describe
+from stages.pretrain import checkpoint
+from stages.pretrain.model import config_values
+from stages.store import Artifact, Store
+from tests.data import texts
+
+ODD_SIZE = 601  # vocabulary rows, a multiple of nothing
+SHAPE = {"hidden_size": 64, "num_attention_heads": 8, "num_key_value_heads": 2, "intermediate_size": 96}
+numbers = itertools.count(1)
+
+
+def tokenizer_model(folder: Path, size: int = ODD_SIZE) -> Path:
+    path = folder / "tokenizer.model"
+    path.write_bytes(texts.model(size))
+    return path
+
+
+def config(**changes: Any) -> Any:
+    """8 heads, 2 key-value heads of 8: neither 4/2 nor 64/8 would show a wrong permutation."""
+    from transformers import LlamaConfig
+
+    settings = {
+        **SHAPE,
+        "vocab_size": ODD_SIZE,
+        "num_hidden_layers": 2,
+        "max_position_embeddings": 64,
+        "tie_word_embeddings": False,
+        "eos_token_id": 2,
+        "bos_token_id": None,
+        "rope_parameters": {"rope_type": "default", "rope_theta": 5000.0},
+        "rms_norm_eps": 1e-5,
+    }
+    return LlamaConfig(**{**settings, **changes})
+
+
+def model(seed: int = 0, **changes: Any) -> Any:
+    """Random weights, large enough that attention is not uniform and the best token is clear."""
+    import torch
+    from transformers import LlamaForCausalLM
+
+    with torch.random.fork_rng():
+        torch.manual_seed(seed)
+        made = LlamaForCausalLM(config(**changes)).eval()
+        with torch.no_grad():
+            for parameter in made.parameters():
+                if parameter.ndim == 1:
+                    parameter.uniform_(0.5, 1.5)
+                else:
+                    parameter.normal_(0, 2 / parameter.shape[1] ** 0.5)
+    return made
+
+
+def trained(found: list[str], steps: int = 80) -> Any:
+    """A model that has learnt something of these texts, so that four bits cost it something."""
+    import torch
+
+    made = model()
+    stream = torch.tensor([token for text in found for token in (*texts.vocabulary(ODD_SIZE).encode(text[:3000]), 2)])
+    optimizer = torch.optim.AdamW(made.parameters(), lr=3e-3)
+    generator = torch.Generator().manual_seed(0)
+    made.train()
+    for _ in range(steps):
+        starts = torch.randint(0, len(stream) - 64, (8,), generator=generator)
+        batch = torch.stack([stream[start : start + 64] for start in starts])
+        made(batch, labels=batch).loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+    return made.eval()
+
+
+def publish(store: Store, stage: str, fill: Callable[[Path], None], facts: dict[str, Any], **more: Any) -> Artifact:
+    """An artifact of `stage` without its inputs. `fill` writes its files."""
+    key = f"{next(numbers):012x}"
+    lease = store.lease(stage, key)
+    lease.acquire()
+    try:
+        folder = store.work_path(stage, key)
+        folder.mkdir(parents=True)
+        fill(folder)
+        made = describe(
+            stage=stage,
+            revision=1,
+            label="made",
+            key=key,
+            identity={},
+            config={},
+            rounding={},
+            externals={},
+            inputs={},
+            directory=folder,
+            result=Facts(facts=facts, **more),
+            started=0.0,
+            finished=1.5,
+            cpu_seconds=1.0,
+        )
+        return store.publish(folder, made, lease)
+    finally:
+        lease.release()
+
+
+def publish_tokenizer(store: Store) -> Artifact:
+    return publish(
+        store, "tokenizer", lambda folder: tokenizer_model(folder) and None, {"eos_id": 2, "vocabulary_size": ODD_SIZE}
+    )
+
+
+def publish_corpus(store: Store, domains: dict[str, list[str]]) -> Artifact:
+    def fill(folder: Path) -> None:
+        (folder / "heldout").mkdir()
+        for domain, found in domains.items():
+            schema = pa.schema([("id", pa.string()), ("text", pa.large_string())])
+            rows = [{"id": f"{domain}/{i}", "text": text} for i, text in enumerate(found)]
+            pq.write_table(pa.Table.from_pylist(rows, schema), folder / "heldout" / f"{domain}.parquet")
+
+    return publish(store, "curate", fill, {})
+
+
+def publish_checkpoint(store: Store, made: Any, step: int = 7) -> Artifact:
+    """A checkpoint as pretraining saves it."""
+    import torch
+
+    from stages.pretrain.parallel import Ranks
+    from stages.pretrain.tensors import model_tensors
+
+    def fill(folder: Path) -> None:
+        state = checkpoint.StepState(step=step, tokens_seen=100 * step, config_fingerprint="", data_fingerprint="")
+        alone = Ranks(rank=0, size=1, device=torch.device("cpu"))
+        saved = checkpoint.save(
+            folder, model_tensors(made), state, config_values(made.config), alone, written=lambda: None
+        )
+        for path in list(saved.iterdir()):
+            path.rename(folder / path.name)
+        saved.rmdir()
+
+    return publish(store, "checkpoint", fill, {"step": step, "tokens_seen": 100 * step, "heldout_loss": 2.5})
+
+
+def job(stage: Stage, settings: dict[str, Any], **inputs: Artifact) -> Job:
+    """A job of `stage` on the artifacts given."""
+    made = stage.config(**settings)
+    chosen = {name: (artifact,) for name, artifact in inputs.items()}
+    return Job(stage=stage, config=made, externals=stage.externals(made, Store(Path())), inputs=chosen, label="made")

@@ -1,0 +1,118 @@
+"""What llama.cpp itself makes of our files."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import torch
+
+from stages.errors import TryAgain
+from stages.export import gguf_file
+from stages.export.generate import continue_prompt
+from stages.export.llama_server import LlamaServer, compare_greedy
+from stages.export.tokenizer import EDGE_TEXTS, SPACE_SYMBOL, differences, read_sentencepiece
+from tests.data.texts import AWKWARD, prose
+from tests.stages.export.made import model, tokenizer_model
+from tests.stages.export.test_tokenizer import NEWLINE_SYMBOL, train
+
+PROMPTS = [[2, 40, 300], [2, 7], [2, 500, 21, 22, 23]]
+STRINGS = [text for text in (*EDGE_TEXTS, *AWKWARD, *prose()[:5]) if SPACE_SYMBOL not in text]
+STRINGS += ["user", "<|im_start|>user", " leading"]
+
+
+def serve(path: Path, seconds: float = 60.0) -> LlamaServer:
+    return LlamaServer(path, threads=1, context=64, seconds=seconds)
+
+
+@pytest.fixture(scope="module")
+def tokenizer(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tokenizer_model(tmp_path_factory.mktemp("tokenizer"))
+
+
+def test_next_tokens_and_ids_are_those_of_transformers_and_sentencepiece(tokenizer: Path, tmp_path: Path) -> None:
+    made = model()
+    gguf_file.write(made, tokenizer, tmp_path / "m.gguf", "f32")
+    reference = [continue_prompt(made, prompt, max_new_tokens=20, end_id=2) for prompt in PROMPTS]
+    with serve(tmp_path / "m.gguf") as server:
+        greedy = compare_greedy(server, PROMPTS, reference)
+        assert differences(read_sentencepiece(tokenizer).encode, server.tokenize, STRINGS) == []
+        assert server.load_seconds > 0 and server.tokens_per_second(PROMPTS[0], 8) > 0
+    assert greedy.compared + greedy.excluded == sum(len(continuation.tokens) for continuation in reference)
+    assert greedy.same and greedy.compared >= 20
+
+
+def test_wrongly_permuted_keys_give_other_tokens(
+    tokenizer: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The negative control of the comparison."""
+    made = model()
+    monkeypatch.setattr(
+        gguf_file,
+        "_heads",
+        lambda name, heads, kv: heads if "q_proj" in name else heads // kv if "k_proj" in name else None,
+    )
+    gguf_file.write(made, tokenizer, tmp_path / "m.gguf", "f32")
+    reference = [continue_prompt(made, prompt, max_new_tokens=20, end_id=2) for prompt in PROMPTS]
+    with serve(tmp_path / "m.gguf") as server:
+        assert not compare_greedy(server, PROMPTS, reference).same
+
+
+def test_a_newline_symbol_of_the_tokenizer_is_kept(tmp_path: Path) -> None:
+    source = train(tmp_path / "other.model", **NEWLINE_SYMBOL)
+    made = model(vocab_size=450, num_hidden_layers=1)
+    gguf_file.write(made, source, tmp_path / "m.gguf", "f32")
+    with serve(tmp_path / "m.gguf") as server:
+        assert differences(read_sentencepiece(source).encode, server.tokenize, STRINGS) == []
+
+
+@pytest.mark.parametrize("token", [2, 203], ids=["end of document", "a byte that is no character"])
+def test_tokens_without_text_are_given_too(token: int, tokenizer: Path, tmp_path: Path) -> None:
+    made = model()
+    with torch.no_grad():
+        made.lm_head.weight[token] = 50 * made.model(torch.tensor([PROMPTS[0]])).last_hidden_state[0, -1]
+    gguf_file.write(made, tokenizer, tmp_path / "m.gguf", "f32")
+    with serve(tmp_path / "m.gguf") as server:
+        assert server.next_token(PROMPTS[0]) == token
+
+
+def test_a_file_that_cannot_be_loaded_is_an_error_with_the_reason(tmp_path: Path) -> None:
+    (tmp_path / "m.gguf").write_bytes(b"GGUF nonsense")
+    with pytest.raises(RuntimeError, match=r"llama.cpp cannot load m.gguf:\n(.|\n)*gguf"), serve(tmp_path / "m.gguf"):
+        pass
+
+
+def test_time_that_is_up_is_try_again_and_leaves_no_process(tokenizer: Path, tmp_path: Path) -> None:
+    gguf_file.write(model(), tokenizer, tmp_path / "m.gguf", "f32")
+    with serve(tmp_path / "m.gguf") as server:
+        process = server._process
+        os.kill(process.pid, signal.SIGSTOP)
+        server._deadline = time.monotonic() + 0.2
+        with pytest.raises(TryAgain, match="server_seconds"):
+            server.next_token(PROMPTS[0])
+        os.kill(process.pid, signal.SIGCONT)
+    assert process.poll() is not None
+    slow = serve(tmp_path / "m.gguf", seconds=0.0)
+    with pytest.raises(TryAgain, match="did not load"), slow:
+        pass
+    assert slow._process.poll() is not None
+
+
+def test_the_server_ends_with_the_process_that_started_it(tokenizer: Path, tmp_path: Path) -> None:
+    gguf_file.write(model(), tokenizer, tmp_path / "m.gguf", "f32")
+    program = (
+        "import os, signal, sys; from pathlib import Path; from stages.export.llama_server import LlamaServer\n"
+        "server = LlamaServer(Path(sys.argv[1]), threads=1, context=64, seconds=60).__enter__()\n"
+        "print(server._process.pid, flush=True); os.kill(os.getpid(), signal.SIGKILL)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program, str(tmp_path / "m.gguf")], capture_output=True, text=True)
+    pid = int(done.stdout)
+    deadline = time.monotonic() + 10
+    while Path(f"/proc/{pid}").exists() and time.monotonic() < deadline:
+        if "Z" in Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]:
+            break
+        time.sleep(0.05)
+    assert time.monotonic() < deadline, "the server outlived the process that started it"

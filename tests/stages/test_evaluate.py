@@ -1,0 +1,140 @@
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+import torch
+
+from data.errors import InputError
+from data.vocabulary import Vocabulary
+from stages.base import execute
+from stages.evaluate import STAGE, EvaluateConfig, load_scored_model
+from stages.export import hf
+from stages.fingerprint import identity
+from stages.store import Artifact, Store
+from tests.data.texts import code, prose
+from tests.stages.export.made import (
+    job,
+    model,
+    publish,
+    publish_checkpoint,
+    publish_corpus,
+    publish_tokenizer,
+    tokenizer_model,
+)
+
+SETTINGS = {"domain_bytes": 2000, "suites": {"names": ("core",)}}
+HELDOUT = {"code": list(code()[:3]), "prose": list(prose()[:5]), "empty": [""]}
+
+
+@pytest.fixture(scope="module")
+def inputs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    store = Store(tmp_path_factory.mktemp("store"))
+    return {
+        "store": store,
+        "corpus": publish_corpus(store, HELDOUT),
+        "tokenizer": publish_tokenizer(store),
+        "model": publish_checkpoint(store, model()),
+    }
+
+
+def evaluate(inputs: dict[str, Any], root: Path, **settings: Any) -> Artifact:
+    artifacts = {name: inputs[name] for name in ("model", "corpus", "tokenizer")}
+    return execute(job(STAGE, {**SETTINGS, **settings}, **artifacts), Store(root))
+
+
+@pytest.fixture(scope="module")
+def evaluation(inputs: dict[str, Any], tmp_path_factory: pytest.TempPathFactory) -> Artifact:
+    return evaluate(inputs, tmp_path_factory.mktemp("evaluation"))
+
+
+def test_scores_of_every_domain_and_task_are_facts(inputs: dict[str, Any], evaluation: Artifact) -> None:
+    facts = evaluation.facts
+    assert facts["model"] == {"stage": "checkpoint", "key": inputs["model"].key, "step": 7, "tokens_seen": 700}
+    assert set(facts["bits_per_byte"]) == {"code", "prose"}, "a domain without text has no score"
+    for domain, score in facts["bits_per_byte"].items():
+        assert score["low"] <= score["value"] <= score["high"] and 1990 < score["num_bytes"] <= 2000
+        assert 0 < facts["baselines"][domain]["gzip-9"] < 8
+    assert set(facts["tasks"]) == {"bracket_1", "bracket_3", "indent", "keyword_4way", "agreement", "word_order"}
+    for name, task in facts["tasks"].items():
+        assert task["num_items"] == 150 or name == "word_order"
+        assert task["chance"] is not None and task["standard_error"] > 0
+
+
+def test_bits_per_byte_equal_a_direct_computation(inputs: dict[str, Any], evaluation: Artifact) -> None:
+    """One document at a time, windows of 64 tokens by hand, the end-of-document token before and none after."""
+    vocabulary = Vocabulary.load(inputs["tokenizer"].path / "tokenizer.model")
+    texts = {f"{domain}/{i}": text for domain, found in HELDOUT.items() for i, text in enumerate(found)}
+    made = model()
+    rows = pq.read_table(evaluation.path / "documents.parquet").to_pylist()
+    assert rows
+    for row in rows:
+        text = texts[row["id"]].encode()[: row["num_bytes"]].decode()
+        sequence, nats, position = [2, *vocabulary.encode(text)], 0.0, 1
+        while position < len(sequence):
+            end = min(position + 64, len(sequence))
+            begin = max(0, end - 65)
+            with torch.inference_mode():
+                scores = made(torch.tensor([sequence[begin : end - 1]])).logits[0].double().log_softmax(-1)
+            nats -= sum(float(scores[i - 1 - begin, sequence[i]]) for i in range(position, end))
+            position = end
+        assert row["num_bits"] == pytest.approx(nats / 0.6931471805599453, rel=1e-5)
+        assert row["num_tokens"] == len(sequence) - 1
+
+
+def test_every_item_is_written_and_adds_up_to_its_score(evaluation: Artifact) -> None:
+    rows = pq.read_table(evaluation.path / "items.parquet").to_pylist()
+    for task, score in evaluation.facts["tasks"].items():
+        own = [row for row in rows if row["task"] == task]
+        assert len(own) == score["num_items"] and sum(row["score"] for row in own) / len(own) == pytest.approx(
+            score["value"]
+        )
+        assert len({row["cluster"] for row in own}) == score["num_clusters"]
+        for row in own:
+            best = max(range(len(row["log_likelihoods"])), key=row["log_likelihoods"].__getitem__)
+            assert row["predicted"] == best and row["score"] == float(best == row["gold"])
+
+
+def test_it_is_the_same_every_time_and_another_model_is_really_asked(
+    inputs: dict[str, Any], evaluation: Artifact, tmp_path: Path
+) -> None:
+    assert evaluate(inputs, tmp_path / "again").digest == evaluation.digest
+    other = publish_checkpoint(inputs["store"], model(seed=1), step=8)
+    found = evaluate({**inputs, "model": other}, tmp_path / "again")
+    assert found.facts["bits_per_byte"] != evaluation.facts["bits_per_byte"]
+    assert found.facts["tasks"] != evaluation.facts["tasks"]
+
+
+def test_an_exported_model_scores_as_its_checkpoint(
+    inputs: dict[str, Any], evaluation: Artifact, tmp_path: Path
+) -> None:
+    tokenizer = tokenizer_model(tmp_path)
+    facts = {"step": 7, "tokens_seen": 700}
+    exported = publish(
+        inputs["store"], "export", lambda folder: hf.save(model(), tokenizer, folder / "hf", eos_id=2), facts
+    )
+    found = evaluate({**inputs, "model": exported}, tmp_path)
+    assert (
+        found.facts["bits_per_byte"] == evaluation.facts["bits_per_byte"]
+        and found.facts["tasks"] == evaluation.facts["tasks"]
+    )
+    assert found.facts["model"]["stage"] == "export"
+
+
+def test_an_export_without_the_hugging_face_form_is_explained(inputs: dict[str, Any]) -> None:
+    bare = publish(inputs["store"], "export", lambda folder: (folder / "sample.txt").touch(), {})
+    with pytest.raises(InputError, match="has no Hugging Face form"):
+        load_scored_model(bare)
+
+
+def test_without_suites_there_are_only_bits_per_byte(inputs: dict[str, Any], tmp_path: Path) -> None:
+    found = evaluate(inputs, tmp_path, suites={"names": ()})
+    assert found.facts["tasks"] == {} and set(found.facts["bits_per_byte"]) == {"code", "prose"}
+    assert pq.read_table(found.path / "items.parquet").num_rows == 0
+    assert job(STAGE, {"suites": {"names": ()}}).externals == {}, "and lm-eval's version is no part of the key"
+
+
+def test_speed_settings_are_no_part_of_the_key_and_the_suites_are() -> None:
+    fast = identity(EvaluateConfig(threads=2, batch_tokens=99, nice=19))
+    assert fast == identity(EvaluateConfig()) != identity(EvaluateConfig(domain_bytes=1))
+    assert job(STAGE, {}).externals["suites"]

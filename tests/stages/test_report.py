@@ -1,0 +1,294 @@
+import json
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from stages.base import Job, execute
+from stages.report import STAGE, ReportConfig, view
+from stages.report.stage import count, seconds, size
+from stages.store import Artifact, Store
+from tests.stages.export.made import publish
+
+NASTY = "<script>alert(1)</script> & $x$ {{ 7 * 7 }}"
+
+
+def score(value: float) -> dict[str, Any]:
+    return {"value": value, "low": value - 0.1, "high": value + 0.1, "num_bytes": 1000, "num_documents": 5}
+
+
+def task(value: float, version: int = 1) -> dict[str, Any]:
+    return {
+        "suite": "core",
+        "metric": "acc",
+        "value": value,
+        "standard_error": None,
+        "num_items": 9,
+        "num_clusters": 1,
+        "chance": 0.5,
+        "shots": 0,
+        "version": version,
+    }
+
+
+def form(num_bytes: int, increase: float | None, *reasons: str) -> dict[str, Any]:
+    return {
+        "bytes": num_bytes,
+        "bits_per_byte": {},
+        "increase": increase,
+        "accepted": not reasons,
+        "reasons": list(reasons),
+        "same_greedy_tokens": True,
+        "greedy": {"compared": 5, "equal": 5, "excluded": 0},
+    }
+
+
+def pretrain_files(folder: Path) -> None:
+    losses = [5.0, None, 4.0, 3.5]
+    metrics = [
+        {"step": i, "loss": loss, "learning_rate": 0.1, "gradient_norm": 1.0, "tokens": 100 * i}
+        for i, loss in enumerate(losses, 1)
+    ]
+    timing = [{"step": i, "seconds": 0.5, "data_wait_seconds": 0.0} for i in range(1, 5)]
+    for name, lines in (("metrics.jsonl", metrics), ("timing.jsonl", timing)):
+        (folder / name).write_text("".join(json.dumps(line) + "\n" for line in lines))
+
+
+@pytest.fixture
+def artifacts(tmp_path: Path) -> dict[str, tuple[Artifact, ...]]:
+    """Small manifests of a whole run. A domain and a sample hold what must not reach the page as markup."""
+    store = Store(tmp_path)
+    dropped = {"exact duplicate": {"documents": 2, "bytes": 30}, "too short": {"documents": 1, "bytes": 3}}
+    domain = {
+        "documents_in": 13,
+        "bytes_in": 1033,
+        "train_documents": 8,
+        "train_bytes": 900,
+        "heldout_documents": 2,
+        "heldout_bytes": 100,
+        "dropped": dropped,
+    }
+    tokens = {"train_tokens": 300, "heldout_tokens": 33}
+    plan = {
+        "parameters": {"total": 1000},
+        "steps": 4,
+        "tokens": 400,
+        "memory": {"total": 10**8},
+        "warnings": ["a warning of the plan"],
+    }
+    checks = [
+        {"name": "disk", "status": "pass", "detail": "enough"},
+        {"name": "exporters", "status": "not_applicable", "detail": NASTY},
+    ]
+    nothing = lambda folder: None  # noqa: E731
+    checkpoints = [
+        publish(store, "checkpoint", nothing, {"step": step, "tokens_seen": 100 * step, "heldout_loss": 5 - step / 4})
+        for step in (2, 4)
+    ]
+    pretrain = {
+        "num_steps": 4,
+        "tokens": 400,
+        "first_loss": 5.0,
+        "final_loss": 3.5,
+        "parameters": 1000,
+        "checkpoints": [{"step": c.facts["step"], "key": c.key, "digest": c.digest} for c in checkpoints],
+    }
+    evaluations = [
+        publish(
+            store,
+            "evaluate",
+            nothing,
+            {
+                "model": {
+                    "stage": "checkpoint",
+                    "key": c.key,
+                    "step": c.facts["step"],
+                    "tokens_seen": c.facts["tokens_seen"],
+                },
+                "bits_per_byte": {NASTY: score(3.0 - n), "code": score(2.0)},
+                "baselines": {NASTY: {"gzip-9": 2.5}, "code": {"gzip-9": 1.5}},
+                "tasks": {"indent": task(0.5 + n / 4), "old": task(0.9, version=1 + n)},
+                "skipped_tasks": {"word_order": "no sentence"},
+            },
+        )
+        for n, c in enumerate(checkpoints)
+    ]
+    export = {
+        "samples": [{"prompt": "def ", "sampled": NASTY, "greedy": "x"}],
+        "forms": {
+            "hf": form(4000, 0.0),
+            "gguf-q4_0": form(700, 0.2, "bits per byte rise"),
+            "other": form(0, None, "does not fit"),
+        },
+    }
+    return {
+        "corpus": (publish(store, "curate", nothing, {"domains": {NASTY: domain, "code": domain}}),),
+        "tokenizer": (
+            publish(
+                store, "tokenizer", nothing, {"vocabulary_size": 500, "bytes_per_token": {NASTY: None, "code": 2.7}}
+            ),
+        ),
+        "tokens": (publish(store, "pretokenize", nothing, {"domains": {NASTY: tokens, "code": tokens}}),),
+        "plan": (publish(store, "plan", nothing, plan),),
+        "preflight": (
+            publish(
+                store, "preflight", lambda folder: (folder / "checks.json").write_text(json.dumps(checks)) and None, {}
+            ),
+        ),
+        "pretrain": (
+            publish(
+                store,
+                "pretrain",
+                pretrain_files,
+                pretrain,
+                measurements={"tokens_per_second": 200.0, "peak_memory_bytes": 2 * 10**8},
+            ),
+        ),
+        "evaluations": tuple(reversed(evaluations)),
+        "export": (
+            publish(
+                store,
+                "export",
+                nothing,
+                export,
+                measurements={"forms": {"hf": {"load_seconds": 0.1, "tokens_per_second": 12.0}}},
+            ),
+        ),
+    }
+
+
+def report(artifacts: dict[str, tuple[Artifact, ...]], **settings: Any) -> Artifact:
+    store = Store(artifacts["corpus"][0].path.parents[2])
+    return execute(
+        Job(stage=STAGE, config=ReportConfig(**settings), externals={}, inputs=artifacts, label="made"), store
+    )
+
+
+class Page(HTMLParser):
+    """What a browser would load, and the text that it would show."""
+
+    def __init__(self, source: str) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.loaded: list[str] = []
+        self.text = ""
+        self.open: list[str] = []
+        self.feed(source)
+
+    def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        self.loaded += [
+            value or "" for name, value in attributes if name in ("src", "href", "xlink:href", "data", "srcset")
+        ]
+        if tag not in ("meta", "link", "br", "img"):
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag, f"{tag} closes what was not opened last"
+
+    def handle_startendtag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
+        self.handle_starttag(tag, attributes)
+        self.open = self.open[:-1]
+
+    def handle_data(self, data: str) -> None:
+        self.text += data + " "
+
+
+def test_the_page_is_whole_and_loads_nothing(artifacts: dict[str, tuple[Artifact, ...]]) -> None:
+    source = (report(artifacts).path / "report.html").read_text(encoding="utf-8")
+    page = Page(source)
+    assert page.open == [] and page.tags.count("svg") == 6
+    assert (
+        "script" not in page.tags and "link" not in page.tags and "img" not in page.tags and "iframe" not in page.tags
+    )
+    assert all(reference.startswith("#") for reference in page.loaded)
+    assert not re.search(r"@import|url\((?!#)", source)
+    assert "prefers-color-scheme: dark" in source and 'name="viewport"' in source
+
+
+def test_text_from_data_is_shown_and_never_markup(artifacts: dict[str, tuple[Artifact, ...]]) -> None:
+    source = (report(artifacts, title=NASTY).path / "report.html").read_text(encoding="utf-8")
+    assert "<script" not in source and Page(source).text.count(NASTY) >= 6
+
+
+def test_what_a_reader_looks_for_is_on_the_page(artifacts: dict[str, tuple[Artifact, ...]]) -> None:
+    text = " ".join(Page((report(artifacts).path / "report.html").read_text(encoding="utf-8")).text.split())
+    for expected in (
+        "1,000 parameters",
+        "below gzip -9",
+        "above gzip -9",
+        "2.500",
+        "exact duplicate",
+        "too short",
+        "a warning of the plan",
+        "-50.00%",
+        "not applicable",
+        "word_order was left out: no sentence",
+        "refused: bits per byte rise",
+        "refused: does not fit",
+        "shipped",
+        "12",
+        "nats per token",
+        "made",
+    ):
+        assert expected in text, expected
+    for name in ("corpus", "tokenizer", "tokens", "plan", "preflight", "pretrain", "export"):
+        assert artifacts[name][0].key in text, "the lineage names every artifact"
+
+
+def test_the_last_checkpoint_is_the_one_with_most_tokens_whatever_the_order(
+    artifacts: dict[str, tuple[Artifact, ...]],
+) -> None:
+    facts = report(artifacts).facts
+    assert facts["bits_per_byte"] == {NASTY: 2.0, "code": 2.0} and facts["num_evaluations"] == 2
+
+
+def test_scores_of_two_versions_of_a_task_are_not_joined(artifacts: dict[str, tuple[Artifact, ...]]) -> None:
+    series = view.task_series(view.by_tokens(artifacts["evaluations"]))
+    assert [point["value"] for point in series["indent"]] == [0.5, 0.75]
+    assert [point["x"] for point in series["old"]] == [400]
+
+
+def test_data_rows_add_up(artifacts: dict[str, tuple[Artifact, ...]]) -> None:
+    rows = view.data_rows(artifacts["corpus"][0].facts, artifacts["tokens"][0].facts)
+    for row in rows:
+        for unit in ("documents", "bytes"):
+            assert row[f"{unit}_in"] == row[f"{unit}_train"] + row[f"{unit}_heldout"] + row[f"{unit}_dropped"]
+    assert rows[-1]["domain"] == "all" and rows[-1]["documents_in"] == 26 and rows[-1]["tokens_train"] == 600
+    assert [
+        (row["reason"], row["documents"], row["bytes"]) for row in view.drop_rows(artifacts["corpus"][0].facts)
+    ] == [
+        ("exact duplicate", 4, 60),
+        ("too short", 2, 6),
+    ]
+
+
+def test_curves_leave_out_a_step_without_a_target_and_time_every_step(
+    artifacts: dict[str, tuple[Artifact, ...]],
+) -> None:
+    steps = view.read_steps(artifacts["pretrain"][0])
+    assert steps.steps == (1, 3, 4) and steps.losses == (5.0, 4.0, 3.5)
+    assert steps.timed_steps == (1, 2, 3, 4) and steps.tokens_per_second == (200.0,) * 4
+
+
+def test_a_run_without_evaluations_has_a_page_too(artifacts: dict[str, tuple[Artifact, ...]]) -> None:
+    source = (report({**artifacts, "evaluations": ()}).path / "report.html").read_text(encoding="utf-8")
+    assert "No checkpoint of this run has been evaluated" in source
+
+
+def test_numbers_are_printed_with_their_units() -> None:
+    assert [count(1234567), count(None), size(999), size(1_530_000), size(2.5e12)] == [
+        "1,234,567",
+        "–",
+        "999 B",
+        "1.53 MB",
+        "2.50 TB",
+    ]
+    assert [seconds(3.21), seconds(3600), seconds(60 * 119.6), seconds(None)] == [
+        "3.2 s",
+        "1 h 00 min",
+        "2 h 00 min",
+        "–",
+    ]
