@@ -213,8 +213,8 @@ def summed_loss(model: "torch.nn.Module", inputs: "torch.Tensor", targets: "torc
 def gradient_norm(model: "torch.nn.Module") -> "torch.Tensor":
     """float64 scalar: the 2-norm of all gradients as one vector, over all ranks.
 
-    In float64, because a sum of squares in float32 depends on the sharding by several 1e-6 (measured), and clipping hands
-    that on to every weight: more than all other differences between the layouts together.
+    In float64, because a sum of squares in float32 depends on the sharding by several 1e-6 (measured), and clipping
+    hands that on to every weight: more than all other differences between the layouts together.
     """
     import torch
     from torch.distributed.tensor import DTensor
