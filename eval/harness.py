@@ -50,7 +50,8 @@ def encode_pair(encode: Callable[[str], Sequence[int]], context: str, answer: st
     not empty has at least one token. Where the context's tokens are a prefix of the whole's, this is lm-eval's own cut.
     """
     stripped = context.rstrip()
-    whole, head = list(encode(context + answer)), list(encode(stripped))
+    whole = list(encode(context + answer))
+    head = list(encode(stripped)) if stripped else []
     if not answer:
         return whole, []
     cut = next((i for i, (a, b) in enumerate(zip(whole, head, strict=False)) if a != b), min(len(whole), len(head)))

@@ -37,8 +37,8 @@ class LanguageModel(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class Score:
-    """Of one request: the sum of natural log-probabilities of its answer, whether greedy decoding would have given it,
-    and its length.
+    """Of one request: the sum of natural log-probabilities of its answer, whether no other token was more likely
+    anywhere, and its length.
     """
 
     log_likelihood: float
@@ -83,7 +83,7 @@ class Scorer:
     exceed it); it moves low-order bits.
     """
 
-    def __init__(self, model: LanguageModel, *, prefix_token: int, batch_tokens: int = 4096) -> None:
+    def __init__(self, model: LanguageModel, *, prefix_token: int, batch_tokens: int = 2048) -> None:
         assert 0 <= prefix_token < model.vocabulary_size and batch_tokens >= 1
         self.model = model
         self.prefix_token = prefix_token
@@ -139,8 +139,9 @@ class Scorer:
         logits = self.model.logits(torch.from_numpy(tokens[:, :-1]), keep)
         targets = torch.from_numpy(tokens[:, -keep:]).to(logits.device)
         assert logits.shape == (len(batch), keep, self.model.vocabulary_size), logits.shape
-        log_likelihoods = (logits.gather(-1, targets.unsqueeze(-1)).squeeze(-1) - logits.logsumexp(-1)).double().cpu()
-        best = (logits.argmax(-1) == targets).cpu()
+        chosen = logits.gather(-1, targets.unsqueeze(-1)).squeeze(-1)
+        log_likelihoods = (chosen - logits.logsumexp(-1)).double().cpu()
+        best = (chosen >= logits.amax(-1)).cpu()
         scores = []
         for row, piece in enumerate(batch):
             end = len(piece.tokens) - 1 - (length - keep)

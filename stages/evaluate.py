@@ -52,7 +52,7 @@ class EvaluateConfig(StageConfig):
     threads: int = runtime(
         1, rounding=True, ge=1, description="CPU threads; one leaves the others to a training that goes on beside"
     )
-    batch_tokens: int = runtime(4096, rounding=True, ge=1, description="Most tokens of one forward pass")
+    batch_tokens: int = runtime(2048, rounding=True, ge=1, description="Most tokens of one forward pass")
     nice: int = runtime(
         0, ge=0, le=19, description="Added to the niceness of the process: 19 lets a training beside it go first"
     )

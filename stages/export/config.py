@@ -49,7 +49,7 @@ class ExportConfig(StageConfig):
     seed: int = Field(0, ge=0, description="Of the samples and of the choice of held-out documents")
 
     threads: int = runtime(2, rounding=True, ge=1, description="CPU threads")
-    batch_tokens: int = runtime(4096, rounding=True, ge=1, description="Most tokens of one forward pass")
+    batch_tokens: int = runtime(2048, rounding=True, ge=1, description="Most tokens of one forward pass")
     server_seconds: float = runtime(
         120.0, gt=0, description="Time that llama.cpp has to load a file and to answer all prompts"
     )
