@@ -6,6 +6,7 @@ loop in the main thread watches both child processes.
 
 import argparse
 import asyncio
+import inspect
 import sys
 from collections.abc import Callable
 from contextvars import ContextVar
@@ -29,8 +30,11 @@ from prefect.client.schemas.filters import (
     TaskRunFilterStateType,
 )
 from prefect.client.schemas.objects import StateType
+from prefect.events.worker import EventsWorker
+from prefect.logging.handlers import APILogHandler
 
 from flows.process import StageFailed
+from flows.server import server_for_this_run
 from flows.stage_task import Run, stage_task
 from stages.errors import FAILED
 from stages.store import Artifact
@@ -120,7 +124,8 @@ def main() -> None:
 
     def command() -> None:
         recipe = load(arguments.recipe, arguments.settings)
-        with ConsoleListener() as console:
+        with server_for_this_run() as api, ConsoleListener() as console:
+            console.line("prefect", f"{api.removesuffix('/api')} shows this run")
             terminal.set(console)
             try:
                 made = asyncio.run(_run_to_record(recipe, arguments.root))
@@ -132,8 +137,8 @@ def main() -> None:
 
 
 async def _run_to_record(recipe: Recipe, root: Path) -> dict[str, list[str]]:
-    """Run the flow, and give the server time to write down how its tasks ended: an embedded one stops with this
-    process."""
+    """Run the flow, and see that the server has its logs, its events and the end of each task before an embedded one
+    stops."""
     unfinished = TaskRunFilter(
         state=TaskRunFilterState(type=TaskRunFilterStateType(any_=[StateType.RUNNING, StateType.PENDING])),
         start_time=TaskRunFilterStartTime(after_=datetime.now(UTC)),
@@ -142,6 +147,10 @@ async def _run_to_record(recipe: Recipe, root: Path) -> dict[str, list[str]]:
         try:
             return await pipeline(recipe, str(root))
         finally:
+            await APILogHandler.aflush()
+            drained = EventsWorker.drain_all(timeout=RECORD_POLLS * RECORD_POLL_SECONDS, at_exit=False)
+            if inspect.isawaitable(drained):
+                await drained
             for _ in range(RECORD_POLLS):
                 if not await client.read_task_runs(task_run_filter=unfinished, limit=1):
                     break

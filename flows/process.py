@@ -44,7 +44,7 @@ async def run_stage_process(stage: str, arguments: Sequence[str], on_event: Call
         stderr=asyncio.subprocess.PIPE,
         limit=LINE_LIMIT_BYTES,
         start_new_session=True,
-        preexec_fn=_die_with_parent,
+        preexec_fn=die_with_parent,
         cwd=Path.cwd(),
     )
     try:
@@ -85,5 +85,6 @@ def _signal_group(group: int, number: signal.Signals) -> None:
         os.killpg(group, number)
 
 
-def _die_with_parent() -> None:
+def die_with_parent() -> None:
+    """For `preexec_fn`: the child gets SIGTERM when this process ends, however it ends."""
     libc.prctl(PR_SET_PDEATHSIG, signal.SIGTERM)

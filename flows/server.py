@@ -1,0 +1,82 @@
+"""A Prefect server, with its UI, for as long as one flow runs from a terminal; its records stay in PREFECT_HOME.
+
+It has a session of its own: Prefect's own temporary server dies of the same Ctrl-C as the flow, which then waits for it
+for minutes. It ends with its parent, whatever ends that.
+"""
+
+import os
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from urllib.error import URLError
+from urllib.request import urlopen
+
+import prefect
+from prefect.settings import PREFECT_API_URL, PREFECT_HOME, PREFECT_UI_API_URL, temporary_settings
+
+from flows.process import die_with_parent
+
+START_SECONDS = 120.0
+STOP_SECONDS = 15.0
+POLL_SECONDS = 0.1
+
+
+@contextmanager
+def server_for_this_run() -> Iterator[str]:
+    """The address of the API: of the server that PREFECT_API_URL names, or of one that lives as long as this block."""
+    configured = PREFECT_API_URL.value()
+    if configured:
+        yield configured
+        return
+    home = Path(PREFECT_HOME.value())
+    home.mkdir(parents=True, exist_ok=True)
+    log = home / "embedded-server.log"
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    url = f"http://127.0.0.1:{port}/api"
+    with open(log, "wb") as output:
+        process = subprocess.Popen(
+            [
+                *(sys.executable, "-m", "uvicorn", "--factory", "prefect.server.api.server:create_app"),
+                *("--app-dir", str(Path(prefect.__file__).parents[1])),
+                *("--host", "127.0.0.1", "--port", str(port), "--log-level", "error", "--lifespan", "on"),
+            ],
+            env={**os.environ, "PREFECT__SERVER_FINAL": "1", PREFECT_UI_API_URL.name: url},
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            start_new_session=True,
+            preexec_fn=die_with_parent,
+        )
+    try:
+        _wait_until_healthy(process, url, log)
+        with temporary_settings({PREFECT_API_URL: url}):
+            yield url
+    finally:
+        _stop(process)
+
+
+def _wait_until_healthy(process: subprocess.Popen[bytes], url: str, log: Path) -> None:
+    deadline = time.monotonic() + START_SECONDS
+    while process.poll() is None and time.monotonic() < deadline:
+        try:
+            with urlopen(f"{url}/health", timeout=5) as response:
+                if response.status == 200:
+                    return
+        except (URLError, TimeoutError, ConnectionError):
+            time.sleep(POLL_SECONDS)
+    raise RuntimeError(f"the embedded Prefect server did not start; the end of {log}:\n{log.read_text()[-2000:]}")
+
+
+def _stop(process: subprocess.Popen[bytes]) -> None:
+    process.terminate()
+    try:
+        process.wait(STOP_SECONDS)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
