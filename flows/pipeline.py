@@ -7,6 +7,7 @@ loop in the main thread watches both child processes.
 import argparse
 import asyncio
 import inspect
+import signal
 import sys
 from collections.abc import Callable
 from contextvars import ContextVar
@@ -16,7 +17,7 @@ from typing import Any
 
 import flows.environment  # noqa: F401  (first: Prefect reads its settings when it is imported)
 from stages.cli import add_recipe_arguments, run_and_exit
-from stages.console import ConsoleListener
+from stages.console import ConsoleListener, fail
 from stages.recipe import STAGES, Recipe, load
 
 # isort: split
@@ -31,6 +32,7 @@ from prefect.client.schemas.filters import (
 )
 from prefect.client.schemas.objects import StateType
 from prefect.events.worker import EventsWorker
+from prefect.exceptions import TerminationSignal
 from prefect.logging.handlers import APILogHandler
 
 from flows.process import StageFailed
@@ -131,6 +133,9 @@ def main() -> None:
                 made = asyncio.run(_run_to_record(recipe, arguments.root))
             except StageFailed as error:  # told already, in the words of the stage
                 sys.exit(error.exit_code if error.exit_code > 0 else FAILED)
+            except TerminationSignal:
+                fail("terminated; the same command continues")
+                sys.exit(128 + signal.SIGTERM)
         _print_results(made)
 
     run_and_exit(command)

@@ -107,9 +107,9 @@ def plan_rows(plan: Mapping[str, Any], pretrain: Artifact) -> list[dict[str, Any
         {"name": "steps", "unit": "count", "planned": plan["steps"], "measured": facts["num_steps"]},
         {"name": "tokens", "unit": "count", "planned": plan["tokens"], "measured": facts["tokens"]},
         {
-            "name": "memory of a process",
+            "name": "peak memory of the training, all processes",
             "unit": "bytes",
-            "planned": plan["memory"]["total"],
+            "planned": plan["memory"]["total"] * plan["memory"]["num_processes"],
             "measured": measured.get("peak_memory_bytes"),
         },
     ]
