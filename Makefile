@@ -13,8 +13,8 @@ export HF_HUB_DISABLE_TELEMETRY ?= 1
 demo: .venv/ready  ## the whole chain on this installation's own documentation, in minutes
 	$(BIN)/python -m flows.pipeline $(RECIPE) $(ARGS)
 
-test: .venv/ready  ## all tests that are fast
-	$(BIN)/python -m pytest tests $(ARGS)
+test: .venv/ready  ## all tests that are fast, two files at a time
+	$(BIN)/python -m pytest tests --numprocesses 2 --dist loadfile $(ARGS)
 
 bench: bench-chain
 

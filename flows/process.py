@@ -27,6 +27,7 @@ class StageFailed(RuntimeError):
         how = f"killed by {signal.Signals(-exit_code).name}" if exit_code < 0 else f"exit code {exit_code}"
         super().__init__(f"{stage} failed ({how})" + (f":\n{tail}" if tail else ""))
         self.exit_code = exit_code
+        self.summary = f"{stage} failed ({how}): " + tail.rpartition("\n")[2].removeprefix("error: ")
 
 
 async def run_stage_process(stage: str, arguments: Sequence[str], on_event: Callable[[dict[str, Any]], None]) -> None:

@@ -95,7 +95,7 @@ async def _make(
     try:
         await run_stage_process(stage, arguments, on_event)
     except StageFailed as error:
-        on_event({"kind": "warning", "stage": stage, "text": str(error)})
+        on_event({"kind": "warning", "stage": stage, "text": error.summary})
         raise
     return paths
 

@@ -89,10 +89,11 @@ class _Book:
         self._journal = journal
 
     def add(self, name: str, find_out: Callable[[], Check]) -> None:
-        """Run a check. An error in it is its failure, so that the others are heard too; TryAgain is no verdict."""
+        """Run a check. An error in it is its failure, so that the others are heard too; what may go away by itself
+        (TryAgain, a failing disk) is no verdict."""
         try:
             check = find_out()
-        except TryAgain:
+        except (TryAgain, OSError):
             raise
         except InputError as error:
             check = checks.failed(name, str(error))

@@ -98,9 +98,9 @@ def test_what_the_user_wrote_is_not_retried(desk: Desk) -> None:
     assert [run_count for _, _, run_count in failed] == [1]
 
 
-def test_a_bad_recipe_is_refused_before_prefect_starts(tmp_path: Path) -> None:
+def test_a_bad_recipe_is_refused_before_a_server_starts(tmp_path: Path) -> None:
     desk = Desk(tmp_path)
     result = desk.run("--set", "pretrain.learning_rat=1")
     assert result.returncode == 2
     assert "did you mean learning_rate?" in result.stderr
-    assert not desk.home.exists()
+    assert not (desk.home / "prefect.db").exists()

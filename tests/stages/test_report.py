@@ -75,7 +75,7 @@ def artifacts(tmp_path: Path) -> dict[str, tuple[Artifact, ...]]:
         "parameters": {"total": 1000},
         "steps": 4,
         "tokens": 400,
-        "memory": {"total": 10**8},
+        "memory": {"total": 10**8, "num_processes": 1},
         "warnings": ["a warning of the plan"],
     }
     checks = [
