@@ -6,6 +6,7 @@ else, with a traceback.
 
 import argparse
 import json
+import os
 import signal
 import sys
 import time
@@ -44,6 +45,9 @@ def main(stage: Stage) -> NoReturn:
         "--events", action="store_true", help="print the journal's events on standard output, one JSON object a line"
     )
     arguments = parser.parse_args()
+    os.environ.setdefault(
+        "OMP_WAIT_POLICY", "PASSIVE"
+    )  # before torch: idle threads sleep and leave the cores to others
     run_and_exit(lambda: _run(stage.name, arguments))
 
 
