@@ -16,6 +16,7 @@ from rich.progress import (
     TimeElapsedColumn,
     TimeRemainingColumn,
 )
+from rich.text import Text
 
 from stages.journal import Event
 
@@ -45,6 +46,8 @@ class ConsoleListener:
         self._progress.stop()
 
     def __call__(self, event: Event) -> None:
+        if event["kind"] in ("stage.started", "stage.finished"):
+            self._clear(event["stage"])
         if event["kind"] == "progress":
             self._show_progress(event)
         elif event["kind"] not in QUIET_KINDS and not (event["kind"] == "artifact" and not event["hit"]):
@@ -52,8 +55,12 @@ class ConsoleListener:
 
     def line(self, stage: str, text: str) -> None:
         """One line above the bars."""
-        self._progress.console.print(f"[bold]{stage:<12}[/bold]", end=" ")
-        self._progress.console.print(text, markup=False)
+        self._progress.console.print(Text.assemble((f"{stage:<12} ", "bold"), text))
+
+    def _clear(self, stage: str) -> None:
+        """Take away the bars of steps that ended before their total: they had enough, or the attempt was killed."""
+        for key in [key for key in self._steps if key[0] == stage]:
+            self._progress.remove_task(self._steps.pop(key).bar)
 
     def _show_progress(self, event: Event) -> None:
         key, now = (event["stage"], event["name"]), time.monotonic()
@@ -70,8 +77,7 @@ class ConsoleListener:
             counted = f"{event['done']:,} {event['unit']}" if finished else f"{event['done']:,} of {event['total']:,}"
             self.line(event["stage"], f"{event['name']}: {counted} {text}".rstrip())
         if finished:
-            self._progress.remove_task(step.bar)
-            del self._steps[key]
+            self._progress.remove_task(self._steps.pop(key).bar)
 
 
 @dataclass
