@@ -1,5 +1,6 @@
 """The quality gate: which forms may ship. Plain arithmetic, so that every verdict can be tested without a model."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -18,7 +19,8 @@ class GreedyComparison:
 
     @property
     def same(self) -> bool:
-        return self.equal == self.compared
+        """Every token that could be compared is equal, and at least one could."""
+        return 0 < self.compared == self.equal
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,13 +47,19 @@ def objections(reference: Mapping[str, float], measured: Measured, max_increase:
     """
     found = []
     for domain, increase in increases(reference, measured.bits_per_byte).items():
-        if not measured.bits_per_byte[domain] <= reference[domain] * (1 + max_increase):
+        value = measured.bits_per_byte[domain]
+        if not math.isfinite(value) or not value <= reference[domain] * (1 + max_increase):
             found.append(
                 f"bits per byte on {domain} rise by {increase:.2%}, from {reference[domain]:.4f} to "
-                f"{measured.bits_per_byte[domain]:.4f}; allowed are {max_increase:.2%}"
+                f"{value:.4f}; allowed are {max_increase:.2%}"
             )
     if measured.exact and not measured.greedy.same:
         wrong, compared = measured.greedy.compared - measured.greedy.equal, measured.greedy.compared
-        found.append(f"{wrong} of {compared} greedy tokens differ from those of transformers in float32")
+        found.append(
+            f"{wrong} of {compared} greedy tokens differ from those of transformers in float32"
+            if compared
+            else "no greedy token could be compared with those of transformers in float32: rounding decides on all of "
+            f"{measured.greedy.excluded}"
+        )
     found += [f"the tokenizer differs: {difference}" for difference in measured.tokenizer_differences]
     return found

@@ -1,5 +1,6 @@
 """The stage: write each form, load it again, measure it, decide, and show what the model says."""
 
+import math
 import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -59,7 +60,7 @@ def run(config: ExportConfig, inputs: Inputs, out: Path, journal: Journal) -> Fa
         "model": {"stage": checkpoint.stage, "key": checkpoint.key},
         "step": checkpoint.facts["step"],
         "tokens_seen": checkpoint.facts["tokens_seen"],
-        "bits_per_byte": dict(reference.bits_per_byte),
+        "bits_per_byte": _finite(reference.bits_per_byte),
         "forms": forms,
         "samples": samples,
     }
@@ -75,8 +76,8 @@ def _judge(
     greedy = measured.greedy
     facts = {
         "bytes": sum((path / name).stat().st_size for name in tree(path)) if path.is_dir() else path.stat().st_size,
-        "bits_per_byte": dict(measured.bits_per_byte),
-        "increase": max(increases(reference.bits_per_byte, measured.bits_per_byte).values(), default=0.0),
+        "bits_per_byte": _finite(measured.bits_per_byte),
+        "increase": _worst(increases(reference.bits_per_byte, measured.bits_per_byte)),
         "same_greedy_tokens": greedy.same,
         "greedy": {"compared": greedy.compared, "equal": greedy.equal, "excluded": greedy.excluded},
     }
@@ -88,6 +89,16 @@ def _judge(
     detail = f"{facts['bytes']:,} bytes, bits per byte at most {facts['increase']:+.2%}"
     journal.event("check", name=f"export {form.value}", status="pass", detail=detail)
     return {**facts, "accepted": True, "reasons": []}
+
+
+def _finite(values: Mapping[str, float]) -> dict[str, float | None]:
+    """None for NaN and infinity, which neither facts nor the journal can hold."""
+    return {name: value if math.isfinite(value) else None for name, value in values.items()}
+
+
+def _worst(increases: Mapping[str, float]) -> float | None:
+    """The largest increase of all domains; None if one is not finite."""
+    return max(increases.values(), default=0.0) if all(map(math.isfinite, increases.values())) else None
 
 
 def _refuse(form: Form, facts: Mapping[str, Any], reasons: Sequence[str], journal: Journal) -> dict[str, Any]:

@@ -8,7 +8,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from stages.base import Facts, Job, Stage, describe
+from stages.base import Facts, Inputs, Job, Stage, execute
+from stages.config import StageConfig
+from stages.journal import Journal
 from stages.pretrain import checkpoint
 from stages.pretrain.model import config_values
 from stages.store import Artifact, Store
@@ -78,34 +80,20 @@ def trained(found: list[str], steps: int = 80) -> Any:
     return made.eval()
 
 
+class NumberedConfig(StageConfig):
+    number: int
+
+
 def publish(store: Store, stage: str, fill: Callable[[Path], None], facts: dict[str, Any], **more: Any) -> Artifact:
     """An artifact of `stage` without its inputs. `fill` writes its files."""
-    key = f"{next(numbers):012x}"
-    lease = store.lease(stage, key)
-    lease.acquire()
-    try:
-        folder = store.work_path(stage, key)
-        folder.mkdir(parents=True)
-        fill(folder)
-        made = describe(
-            stage=stage,
-            revision=1,
-            label="made",
-            key=key,
-            identity={},
-            config={},
-            rounding={},
-            externals={},
-            inputs={},
-            directory=folder,
-            result=Facts(facts=facts, **more),
-            started=0.0,
-            finished=1.5,
-            cpu_seconds=1.0,
-        )
-        return store.publish(folder, made, lease)
-    finally:
-        lease.release()
+
+    def run(config: NumberedConfig, inputs: Inputs, out: Path, journal: Journal) -> Facts:
+        fill(out)
+        return Facts(facts=facts, **more)
+
+    made = Stage(name=stage, revision=1, config=NumberedConfig, inputs={}, run=run)
+    config = NumberedConfig(number=next(numbers))
+    return execute(Job(stage=made, config=config, externals={}, inputs={}, label="made"), store)
 
 
 def publish_tokenizer(store: Store) -> Artifact:

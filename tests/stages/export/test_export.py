@@ -69,6 +69,28 @@ def test_a_form_that_lost_too_much_is_not_shipped_and_the_others_are(inputs: dic
     )
 
 
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_a_form_whose_quality_is_no_number_is_refused_and_told(
+    inputs: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, value: float
+) -> None:
+    right = measure.hf.load
+
+    def damaged(directory: Path) -> Any:
+        made = right(directory)
+        with torch.no_grad():
+            made.lm_head.weight[5] = value
+        return made
+
+    monkeypatch.setattr(measure.hf, "load", damaged)
+    made = export(inputs, tmp_path, forms=("hf", "gguf-f32"))
+    refused = made.facts["forms"]["hf"]
+    assert not refused["accepted"] and refused["reasons"][0].startswith("bits per byte on ")
+    assert refused["increase"] is None and set(refused["bits_per_byte"].values()) == {None}
+    assert made.facts["forms"]["gguf-f32"]["accepted"] and not (made.path / Form.HF.path).exists()
+    (event,) = [e for e in read_events(made.path / "events.jsonl") if e["kind"] == "export.refused"]
+    assert event["form"] == "hf" and event["increase"] is None
+
+
 def test_nothing_is_left_of_a_folder_whose_only_form_was_refused(inputs: dict[str, Any], tmp_path: Path) -> None:
     made = export(inputs, tmp_path, forms=("hf", "gguf-q4_0"), max_bits_per_byte_increase=1e-5)
     assert sorted(path.name for path in made.path.iterdir() if path.is_dir()) == ["hf"]

@@ -50,6 +50,20 @@ def test_exact_forms_must_give_the_tokens_of_the_original_and_others_need_not() 
     assert "2 of 9 greedy tokens differ" in reason
 
 
+def test_an_exact_form_of_which_no_token_could_be_compared_is_refused() -> None:
+    nothing = GreedyComparison(compared=0, equal=0, excluded=12)
+    assert not nothing.same
+    (reason,) = objections(REFERENCE, measured(2.0, 1.0, greedy=nothing, exact=True), 0.05)
+    assert "no greedy token could be compared" in reason and "all of 12" in reason
+    assert objections(REFERENCE, measured(2.0, 1.0, greedy=nothing), 0.05) == []
+
+
+def test_no_reference_makes_an_infinite_value_acceptable() -> None:
+    endless = {"code": math.inf, "prose": 1.0}
+    (reason,) = objections(endless, measured(math.inf, 1.0), 0.05)
+    assert "bits per byte on code" in reason
+
+
 def test_another_tokenizer_is_refused_at_any_quality() -> None:
     (reason,) = objections(REFERENCE, measured(1.0, 0.5, tokenizer_differences=("'a': at token 0",)), 0.05)
     assert "tokenizer differs" in reason
