@@ -39,6 +39,7 @@ from flows.process import StageFailed
 from flows.server import server_for_this_run
 from flows.stage_task import Run, stage_task
 from stages.errors import FAILED
+from stages.export.config import Form
 from stages.store import Artifact
 
 BEFORE_TRAINING = ("curate", "tokenizer", "pretokenize", "plan", "preflight")
@@ -165,7 +166,8 @@ async def _run_to_record(recipe: Recipe, root: Path) -> dict[str, list[str]]:
 def _print_results(made: dict[str, list[str]]) -> None:
     export = Artifact(Path(made["export"][0]))
     print(f"\nreport   {Path(made['report'][0]).resolve() / 'report.html'}")
-    print(f"model    {export.path.resolve() / 'hf'}")
+    shipped = [Form(name).path for name, form in export.facts["forms"].items() if form["accepted"]]
+    print(f"model    {export.path.resolve() / shipped[0] if shipped else 'no form passed the quality gate'}")
     print(f"sample   {export.path.resolve() / 'sample.txt'}\n")
     print((export.path / "sample.txt").read_text(encoding="utf-8"))
 

@@ -17,17 +17,20 @@ GRACE_SECONDS = 30.0
 LINE_LIMIT_BYTES = 1 << 24
 TAIL_LINES = 40
 PR_SET_PDEATHSIG = 1
+ERROR = "error: "  # how a stage's command line begins what it says about a failure
 libc = ctypes.CDLL(None)
 
 
 class StageFailed(RuntimeError):
-    """A stage's process ended with a code other than 0. `exit_code` is negative for a signal, as in subprocess."""
+    """A stage's process ended with a code other than 0. `exit_code` is negative for a signal, as in subprocess.
+    `summary` is what the stage itself said last, without the traceback before it."""
 
     def __init__(self, stage: str, exit_code: int, tail: str) -> None:
         how = f"killed by {signal.Signals(-exit_code).name}" if exit_code < 0 else f"exit code {exit_code}"
         super().__init__(f"{stage} failed ({how})" + (f":\n{tail}" if tail else ""))
         self.exit_code = exit_code
-        self.summary = f"{stage} failed ({how}): " + tail.rpartition("\n")[2].removeprefix("error: ")
+        _, marker, said = f"\n{tail}".rpartition(f"\n{ERROR}")
+        self.summary = f"{stage} failed ({how}): " + (said if marker else tail.rpartition("\n")[2])
 
 
 async def run_stage_process(stage: str, arguments: Sequence[str], on_event: Callable[[dict[str, Any]], None]) -> None:
@@ -45,7 +48,7 @@ async def run_stage_process(stage: str, arguments: Sequence[str], on_event: Call
         stderr=asyncio.subprocess.PIPE,
         limit=LINE_LIMIT_BYTES,
         start_new_session=True,
-        preexec_fn=die_with_parent,
+        preexec_fn=die_with_parent(),
         cwd=Path.cwd(),
     )
     try:
@@ -86,6 +89,13 @@ def _signal_group(group: int, number: signal.Signals) -> None:
         os.killpg(group, number)
 
 
-def die_with_parent() -> None:
+def die_with_parent() -> Callable[[], None]:
     """For `preexec_fn`: the child gets SIGTERM when this process ends, however it ends."""
-    libc.prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
+    parent = os.getpid()
+
+    def arm() -> None:
+        libc.prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
+        if os.getppid() != parent:
+            os._exit(128 + signal.SIGTERM)  # it ended before the line above took effect
+
+    return arm

@@ -51,7 +51,7 @@ def server_for_this_run() -> Iterator[str]:
             stdout=output,
             stderr=output,
             start_new_session=True,
-            preexec_fn=die_with_parent,
+            preexec_fn=die_with_parent(),
         )
     try:
         _wait_until_healthy(process, url, log)

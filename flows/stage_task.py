@@ -14,6 +14,7 @@ from prefect import Task, task
 from prefect.cache_policies import NO_CACHE
 from prefect.client.schemas.objects import State, TaskRun
 
+from data.errors import InputError
 from flows.notify import Notifier
 from flows.process import StageFailed, run_stage_process
 from stages.errors import BAD_INPUT
@@ -50,7 +51,7 @@ class Run:
 async def worth_retrying(task: Task, task_run: TaskRun, state: State) -> bool:
     """Whether the same command may succeed another time."""
     error = await state.aresult(raise_on_failure=False)
-    return not (isinstance(error, StageFailed) and error.exit_code == BAD_INPUT)
+    return not (isinstance(error, InputError) or (isinstance(error, StageFailed) and error.exit_code == BAD_INPUT))
 
 
 def stage_task(name: str) -> Task:

@@ -17,7 +17,8 @@ from typing import Any, Literal
 
 from stages import disk, fingerprint, manifest
 from stages.config import StageConfig
-from stages.journal import Journal, Listener
+from stages.journal import Journal, Listener, read_events
+from stages.lease import Lease
 from stages.manifest import EVENTS, MANIFEST, InputEntry, Manifest
 from stages.store import Artifact, Store
 
@@ -71,6 +72,7 @@ class Inputs:
     artifacts: Mapping[str, tuple[Artifact, ...]]
     entries: dict[str, tuple[InputEntry, ...]]
     externals: dict[str, Any]
+    rounding: dict[str, Any]
     store: Store
     key: str
     label: str
@@ -88,6 +90,10 @@ class Inputs:
         return self.artifacts[name]
 
 
+def nothing_to_forget(store: Store, key: str) -> None:
+    """For a stage that keeps nothing outside its work directory."""
+
+
 def no_externals(config: Any, store: Store) -> dict[str, Any]:
     """For a stage that depends on nothing outside the store."""
     return {}
@@ -97,7 +103,8 @@ def no_externals(config: Any, store: Store) -> dict[str, Any]:
 class Stage:
     """The declaration of a stage. `revision` is raised by hand when the meaning of the code changes. `externals` says
     what outside the store enters the key. A stage that `resumes` finds in `out` what a killed attempt left there; for
-    any other, `out` is emptied first. `derives` names the stages of artifacts that it publishes on its way."""
+    any other, `out` is emptied first. `derives` names the stages of artifacts that it publishes on its way. `forget`
+    removes what the stage keeps outside its work directory, so that a rebuild starts from nothing."""
 
     name: str
     revision: int
@@ -107,6 +114,7 @@ class Stage:
     externals: Callable[[Any, Store], dict[str, Any]] = no_externals
     resumes: bool = False
     derives: tuple[str, ...] = ()
+    forget: Callable[[Store, str], None] = nothing_to_forget
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -133,6 +141,18 @@ class Job:
             },
         )
 
+    def place(self, store: Store) -> Inputs:
+        """What the stage is given beside its configuration."""
+        return Inputs(
+            artifacts=self.inputs,
+            entries=self.input_entries(),
+            externals=self.externals,
+            rounding=fingerprint.rounding(self.config),
+            store=store,
+            key=self.key,
+            label=self.label,
+        )
+
     def input_entries(self) -> dict[str, tuple[InputEntry, ...]]:
         return {
             name: tuple(
@@ -153,81 +173,84 @@ def execute(
 ) -> Artifact:
     """The artifact of `job`: the one that is there, or a new one.
 
-    With `rebuild` the stage runs even so, and its result is compared with the one that is there (StoreConflict if
-    they differ). Raises InputError for what the user can mend, TryAgain if another process holds the lease or the
-    disk is full.
+    With `rebuild` the stage runs even so, from nothing, and its result is compared with the one that is there
+    (StoreConflict if they differ). Raises InputError for what the user can mend, TryAgain if another process holds the
+    lease or the disk is full.
     """
-    stage = job.stage
-    present = store.find(stage.name, job.key)
+    name = job.stage.name
+    present = store.find(name, job.key)
     if present and not rebuild:
-        store.is_being_built(
-            stage.name, job.key
-        )  # clears the lease of a process that was killed after it had published
+        store.is_being_built(name, job.key)  # clears the lease of a process that was killed after it had published
         return present
-    lease = store.lease(stage.name, job.key)
-    lease.acquire()
     try:
-        present = store.find(stage.name, job.key)
-        if present and not rebuild:
-            return present
-        out = store.work_path(stage.name, job.key)
-        _prepare(out, keep=stage.resumes)
-        started, cpu_started = clock(), _cpu_seconds()
-        journal = Journal(out / EVENTS, stage=stage.name, listeners=listeners, clock=clock)
-        try:
-            journal.event("stage.started", key=job.key, label=job.label)
-            inputs = Inputs(
-                artifacts=job.inputs,
-                entries=job.input_entries(),
-                externals=job.externals,
-                store=store,
-                key=job.key,
-                label=job.label,
-            )
-            result = stage.run(job.config, inputs, out, journal)
-            journal.event("stage.finished", key=job.key, seconds=round(clock() - started, 3))
-        finally:
-            journal.close()
-        made = describe(
-            stage=stage.name,
-            revision=stage.revision,
-            label=job.label,
-            key=job.key,
-            identity=fingerprint.identity(job.config),
-            config=job.config.model_dump(mode="json"),
-            rounding=fingerprint.rounding(job.config),
-            externals=job.externals,
-            inputs=job.input_entries(),
-            directory=out,
-            result=result,
-            started=started,
-            finished=clock(),
-            cpu_seconds=_cpu_seconds() - cpu_started,
-        )
-        return store.publish(out, made, lease)
-    except (OSError, RuntimeError) as error:
-        raise disk.explained(error, store.root) from error
+        with store.lease(name, job.key) as lease:
+            present = store.find(name, job.key)
+            if present and not rebuild:
+                return present
+            return _build(job, store, lease, listeners, rebuild, clock)
+    except Exception as error:
+        explained = disk.explained(error, store.root)
+        if explained is error:
+            raise
+        raise explained from error
+
+
+def _build(
+    job: Job,
+    store: Store,
+    lease: Lease,
+    listeners: tuple[Listener, ...],
+    rebuild: bool,
+    clock: Callable[[], float],
+) -> Artifact:
+    stage, out = job.stage, store.work_path(job.stage.name, job.key)
+    if rebuild:
+        stage.forget(store, job.key)
+    _prepare(out, keep=stage.resumes and not rebuild)
+    started, cpu_started = clock(), _cpu_seconds()
+    journal = Journal(out / EVENTS, stage=stage.name, listeners=listeners, clock=clock)
+    try:
+        journal.event("stage.started", key=job.key, label=job.label)
+        result = stage.run(job.config, job.place(store), out, journal)
+        journal.event("stage.finished", key=job.key, seconds=round(clock() - started, 3))
     finally:
-        lease.release()
+        journal.close()
+    lease.beat()  # LeaseLost here, rather than hashes of files that a new owner is writing
+    made = describe(
+        stage=stage.name,
+        revision=stage.revision,
+        label=job.label,
+        key=job.key,
+        identity=fingerprint.identity(job.config),
+        config=job.config.model_dump(mode="json"),
+        rounding=fingerprint.rounding(job.config),
+        externals=job.externals,
+        inputs=job.input_entries(),
+        directory=out,
+        result=result,
+        provenance={
+            "seconds": round(clock() - started, 3),
+            "cpu_seconds": round(_cpu_seconds() - cpu_started, 3),
+            "attempts": sum(event["kind"] == "stage.started" for event in read_events(out / EVENTS)),
+        },
+    )
+    return store.publish(out, made, lease)
 
 
 def derive(
     inputs: Inputs, *, stage: str, revision: int, identity: dict[str, Any], directory: Path, facts: Facts
 ) -> Artifact:
-    """Publish `directory`, which is consumed, as an artifact of its own that a running stage derives: a checkpoint of
-    a training.
+    """Publish `directory`, which is consumed, as an artifact of its own that a running stage derives: a checkpoint of a
+    training.
 
     Its key follows from the running stage's key and `identity`; its inputs are those of the running stage. What is
     published already is returned as it is, so a stage that was killed in between just calls again.
     """
     key = fingerprint.key(stage=stage, revision=revision, parent=inputs.key, identity=identity)
-    lease = inputs.store.lease(stage, key)
-    lease.acquire()
-    try:
+    with inputs.store.lease(stage, key) as lease:
         present = inputs.store.find(stage, key)
         if present:
             return present
-        now = time.time()
         config = {"parent": inputs.key, **identity}
         made = describe(
             stage=stage,
@@ -236,18 +259,14 @@ def derive(
             key=key,
             identity=config,
             config=config,
-            rounding={},
+            rounding=inputs.rounding,
             externals={},
             inputs=inputs.entries,
             directory=directory,
             result=facts,
-            started=now,
-            finished=now,
-            cpu_seconds=0.0,
+            provenance={"seconds": 0.0, "cpu_seconds": 0.0},
         )
         return inputs.store.publish(directory, made, lease)
-    finally:
-        lease.release()
 
 
 def describe(
@@ -263,9 +282,7 @@ def describe(
     inputs: dict[str, tuple[InputEntry, ...]],
     directory: Path,
     result: Facts,
-    started: float,
-    finished: float,
-    cpu_seconds: float,
+    provenance: dict[str, Any],
 ) -> Manifest:
     """The manifest of what stands in `directory`."""
     files = manifest.hash_files(directory, result.measured_files)
@@ -282,7 +299,7 @@ def describe(
         files=files,
         facts=facts,
         measurements=result.measurements,
-        provenance=manifest.provenance(rounding, started, finished, cpu_seconds),
+        provenance={"rounding": rounding, **provenance, **manifest.provenance()},
         digest=manifest.content_digest(stage, files, facts),
     )
 
@@ -296,7 +313,7 @@ def _prepare(out: Path, *, keep: bool) -> None:
         if path.is_dir() and not path.is_symlink():
             shutil.rmtree(path)
         elif path.name != EVENTS:
-            path.unlink()
+            path.unlink(missing_ok=True)  # it may have stood in a folder that has just gone
 
 
 def _cpu_seconds() -> float:

@@ -19,7 +19,7 @@ from typing import NoReturn
 from data.errors import InputError
 from stages.base import Job, Stage, execute
 from stages.console import ConsoleListener, fail
-from stages.errors import BAD_INPUT, FAILED, OK, TRY_AGAIN, StoreConflict, TryAgain
+from stages.errors import BAD_INPUT, FAILED, OK, TRY_AGAIN, LeaseHeld, StoreConflict, TryAgain
 from stages.journal import Event
 from stages.resolve import Resolver
 from stages.store import Artifact, Store
@@ -108,7 +108,7 @@ def _run(target: str, arguments: argparse.Namespace) -> None:
     upstream = Resolver(recipe, store, STAGES)
     with ExitStack() as stack:
         console = None if arguments.events else stack.enter_context(ConsoleListener())
-        listener = console or _print_event
+        listener = console or _event_printer()
         for name in upstream.order(target)[:-1] if arguments.upstream else ():
             for job in upstream.jobs(name):
                 _build(job, store, listener, arguments, rebuild=False)
@@ -156,11 +156,18 @@ def _execute(
     while True:
         try:
             return execute(job, store, listeners=(listener,), rebuild=rebuild)
-        except TryAgain:
-            if not (arguments.wait and store.is_being_built(job.stage.name, job.key)):
+        except LeaseHeld:
+            if not arguments.wait:
                 raise
             time.sleep(WAIT_SECONDS)
 
 
-def _print_event(event: Event) -> None:
-    print(json.dumps(event, ensure_ascii=False), flush=True)
+def _event_printer() -> Callable[[Event], None]:
+    """A listener that has standard output to itself: what a library prints goes to standard error from here on."""
+    stream = os.fdopen(os.dup(sys.stdout.fileno()), "w", encoding="utf-8")
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
+
+    def show(event: Event) -> None:
+        print(json.dumps(event, ensure_ascii=False), file=stream, flush=True)
+
+    return show

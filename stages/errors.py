@@ -13,6 +13,10 @@ class TryAgain(RuntimeError):
     """Nothing is wrong with the request, but it cannot be done now: a lease is held, a disk is full."""
 
 
+class LeaseHeld(TryAgain):
+    """Another live process builds the same artifact."""
+
+
 class LeaseLost(TryAgain):
     """Another process took the lease over while this one was not heard of."""
 

@@ -1,24 +1,29 @@
 """A lease on a key: two processes never build one artifact.
 
-The lease is a file that names its owner; the owner's heartbeat is the file's modification time. It passes on when the
-heartbeat is older than `expiry_seconds`, or at once when the owner ran on this machine and is dead, so that a restart
-after a kill does not wait. Every look and every change happens under flock on the file itself.
+The lease is a file that names its owner; the owner's heartbeat is the file's modification time. It passes on at once
+when its owner ran on this machine and is dead, so that a restart after a kill does not wait; while that process
+lives, however slowly, the lease is its own. An owner elsewhere has lost it when the heartbeat is older than
+`expiry_seconds`; it finds out at its next heartbeat and ends itself. Every look and every change happens under flock
+on the file itself.
 """
 
 import fcntl
 import json
 import os
 import platform
+import signal
+import sys
 import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 
 import psutil
 
-from stages.errors import LeaseLost, TryAgain
+from stages.errors import LeaseHeld, LeaseLost
 
 HEARTBEAT_SECONDS = 5.0
 EXPIRY_SECONDS = 30.0
@@ -36,11 +41,13 @@ class Lease:
         clock: Clock = time.time,
         heartbeat_seconds: float = HEARTBEAT_SECONDS,
         expiry_seconds: float = EXPIRY_SECONDS,
+        on_lost: Callable[[LeaseLost], None] | None = None,
     ) -> None:
         self.path = path
         self._clock = clock
         self._heartbeat_seconds = heartbeat_seconds
         self._expiry_seconds = expiry_seconds
+        self._on_lost = on_lost or _end_this_process
         self._owner = {
             "owner": uuid.uuid4().hex,
             "host": _host(),
@@ -50,13 +57,20 @@ class Lease:
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._beat, name=f"lease {path.name}", daemon=True)
 
+    def __enter__(self) -> "Lease":
+        self.acquire()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.release()
+
     def acquire(self) -> None:
-        """Raises TryAgain, naming the holder, while another live process holds the lease."""
+        """Raises LeaseHeld, naming the holder, while another live process holds the lease."""
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        with self._locked() as descriptor:
+        with self._locked(create=True) as descriptor:
             holder = _read(descriptor)
             if holder and not self._is_stale(holder, descriptor):
-                raise TryAgain(
+                raise LeaseHeld(
                     f"{self.path.name} is held by process {holder['pid']} on {holder['host'].split('/')[0]}, "
                     "which builds the same artifact; wait for it, or run the same command with --wait"
                 )
@@ -83,16 +97,21 @@ class Lease:
         self._stop.set()
         if self._thread.is_alive():
             self._thread.join()
-        with self._locked() as descriptor:
-            if (_read(descriptor) or {}).get("owner") == self._owner["owner"]:
+        try:
+            with self.confirmed():
                 self.path.unlink()
+        except LeaseLost:
+            return
 
     def _beat(self) -> None:
         while not self._stop.wait(self._heartbeat_seconds):
             try:
                 self.beat()
-            except LeaseLost:
-                return  # the publication looks again, under the lock, and refuses
+            except LeaseLost as error:
+                self._on_lost(error)
+                return
+            except OSError:
+                continue  # a file system that is away for a moment; the lease stands until it expires
 
     def _touch(self) -> None:
         now = self._clock()
@@ -106,14 +125,17 @@ class Lease:
             )
 
     def _is_stale(self, holder: dict, descriptor: int) -> bool:
-        if holder["host"] == _host() and not _is_alive(holder["pid"], holder["process_started"]):
-            return True
+        if holder["host"] == _host():
+            return not _is_alive(holder["pid"], holder["process_started"])
         return self._clock() - os.fstat(descriptor).st_mtime > self._expiry_seconds
 
     @contextmanager
-    def _locked(self) -> Iterator[int]:
+    def _locked(self, *, create: bool = False) -> Iterator[int]:
         while True:
-            descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o644)
+            try:
+                descriptor = os.open(self.path, os.O_RDWR | (os.O_CREAT if create else 0), 0o644)
+            except FileNotFoundError:
+                raise LeaseLost(f"{self.path.name} is gone: another process took it over and has ended") from None
             try:
                 fcntl.flock(descriptor, fcntl.LOCK_EX)
                 if _is_current(self.path, descriptor):
@@ -124,16 +146,23 @@ class Lease:
 
 
 def is_held(path: Path, clock: Clock = time.time) -> bool:
-    """Whether a live process holds the lease at `path`."""
+    """Whether a live process holds the lease at `path`; the file of a dead one is removed."""
     lease = Lease(path, clock=clock)
-    if not path.exists():
+    try:
+        with lease._locked() as descriptor:
+            holder = _read(descriptor)
+            held = bool(holder) and not lease._is_stale(holder, descriptor)
+            if not held:
+                path.unlink(missing_ok=True)
+            return held
+    except LeaseLost:
         return False
-    with lease._locked() as descriptor:
-        holder = _read(descriptor)
-        held = bool(holder) and not lease._is_stale(holder, descriptor)
-        if not held:
-            path.unlink(missing_ok=True)
-        return held
+
+
+def _end_this_process(error: LeaseLost) -> None:
+    """The new owner works in the same directory, so the old one must not go on: leave through every `finally`."""
+    print(f"error: {error}", file=sys.stderr)
+    os.kill(os.getpid(), signal.SIGTERM)
 
 
 def _is_current(path: Path, descriptor: int) -> bool:
@@ -168,6 +197,12 @@ def _is_alive(pid: int, process_started: float) -> bool:
         return False
 
 
+@cache
 def _host() -> str:
-    """Names this machine since its last boot: process ids mean nothing on another one, or after a boot."""
-    return f"{platform.node()}/{round(psutil.boot_time())}"
+    """Names this machine since its last boot, and the process ids that are valid here: they mean nothing in another
+    container, on another machine, or after a boot."""
+    try:
+        place = Path("/proc/sys/kernel/random/boot_id").read_text().strip() + os.readlink("/proc/self/ns/pid")
+    except OSError:
+        place = str(round(psutil.boot_time()))
+    return f"{platform.node()}/{place}"

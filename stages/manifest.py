@@ -138,13 +138,10 @@ def verify(directory: Path, manifest: Manifest) -> list[str]:
     return problems
 
 
-def provenance(rounding: dict[str, Any], started: float, finished: float, cpu_seconds: float) -> dict[str, Any]:
-    """How, where and when an artifact was made. Nothing here enters a key or a digest."""
+def provenance() -> dict[str, Any]:
+    """How, where and when an artifact is made, as far as this process knows. Nothing of it enters a key or a digest."""
     return {
-        "rounding": rounding,
-        "seconds": round(finished - started, 3),
-        "cpu_seconds": round(cpu_seconds, 3),
-        "finished": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(finished)),
+        "finished": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         "command": [Path(sys.argv[0]).name, *sys.argv[1:]],
         "host": platform.node(),
         "machine": f"{platform.machine()}, {os.cpu_count()} cores",

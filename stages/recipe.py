@@ -104,8 +104,10 @@ def load(path: Path, settings: Sequence[str] = ()) -> Recipe:
         raise InputError(f"there is no recipe {path}; recipes to start from are in deployments/recipes/") from None
     except IsADirectoryError:
         raise InputError(f"{path} is a folder; a recipe is a .toml or .json file") from None
-    except (tomllib.TOMLDecodeError, json.JSONDecodeError, UnicodeDecodeError) as error:
+    except (tomllib.TOMLDecodeError, json.JSONDecodeError, UnicodeDecodeError, OSError) as error:
         raise InputError(f"{path} cannot be read as a recipe: {error}") from None
+    if not isinstance(tables, dict):
+        raise InputError(f"{path} cannot be read as a recipe: it holds a {type(tables).__name__}, not tables")
     for setting in settings:
         _set(tables, setting)
     return parse(tables, str(path))
@@ -116,10 +118,14 @@ def parse(tables: dict[str, Any], origin: str = "the recipe") -> Recipe:
     try:
         return Recipe.model_validate(tables)
     except ValidationError as error:
-        raise InputError(
-            f"{origin} does not hold a valid recipe:\n"
-            + "\n".join(f"  {_explained(entry)}" for entry in error.errors())
-        ) from None
+        lines = [f"  {_explained(entry)}" for entry in error.errors() if not _is_copy(entry["loc"])]
+        raise InputError(f"{origin} does not hold a valid recipe:\n" + "\n".join(lines)) from None
+
+
+def _is_copy(where: Sequence[Any]) -> bool:
+    """Whether a fault stands in a stage's copy of a shared table; it is told where the user wrote it."""
+    stage = STAGES.get(str(where[0])) if len(where) > 1 else None
+    return stage is not None and where[1] in shared_fields(stage.config)
 
 
 def _set(tables: dict[str, Any], setting: str) -> None:

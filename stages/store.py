@@ -80,7 +80,7 @@ class Store:
     def find(self, stage: str, key: str) -> Artifact | None:
         """The finished artifact of a key, under whatever label it was made."""
         for path in _subfolders(self.artifacts_path / stage):
-            if path.name.endswith(f"-{key}") and (path / MANIFEST).exists():
+            if path.name.endswith(f"-{key}") and _is_artifact(path):
                 return Artifact(path)
         return None
 
@@ -88,7 +88,7 @@ class Store:
         """Every finished artifact, of one stage or of all, in the order of their names."""
         for folder in [self.artifacts_path / stage] if stage else _subfolders(self.artifacts_path):
             for path in _subfolders(folder):
-                if KEY.search(path.name) and (path / MANIFEST).exists():
+                if KEY.search(path.name) and _is_artifact(path):
                     yield Artifact(path)
 
     def lookup(self, name: str) -> Artifact:
@@ -124,8 +124,8 @@ class Store:
         with lease.confirmed():
             present = self.find(made.stage, made.key)
             if present:
-                require_equal(present.manifest, made)
                 self.remove(work)
+                require_equal(present.manifest, made)
                 return present
             final = self.artifacts_path / made.stage / f"{made.label}-{made.key}"
             os.rename(work, final)
@@ -161,6 +161,12 @@ def require_equal(present: Manifest, made: Manifest) -> None:
 
 def _circumstances(made: Manifest) -> dict[str, Any]:
     return {name: made.provenance.get(name) for name in ("rounding", "versions", "python", "machine")}
+
+
+def _is_artifact(path: Path) -> bool:
+    """Whether a folder is an artifact under the name that it was published with: a copy under another name is not."""
+    made = manifest.read(path)
+    return made is not None and path.name == f"{made.label}-{made.key}"
 
 
 def _subfolders(folder: Path) -> list[Path]:

@@ -1,11 +1,15 @@
 """The flow against a real embedded server, on real text: retries, hits, what a change builds again, a bad recipe."""
 
 import os
+import signal
 import sqlite3
 import subprocess
 import sys
+import time
+from contextlib import suppress
 from pathlib import Path
 
+import psutil
 import pytest
 
 from stages.recipe import STAGES
@@ -34,6 +38,15 @@ class Desk:
         return subprocess.run(
             command, cwd=REPOSITORY, env=environment, capture_output=True, text=True, timeout=400, check=False
         )
+
+    def start(self, *arguments: str) -> subprocess.Popen[bytes]:
+        """The flow in the background, as the leader of a process group of its own, like a command in a terminal."""
+        environment = {**os.environ, "PREFECT_HOME": str(self.home)}
+        command = [sys.executable, "-m", "flows.pipeline", str(TINY), "--root", str(self.root), *arguments]
+        with open(self.root / "output.txt", "wb") as output:
+            return subprocess.Popen(
+                command, cwd=REPOSITORY, env=environment, stdout=output, stderr=output, start_new_session=True
+            )
 
     def task_runs(self) -> list[tuple[str, str, int]]:
         """(name, state, number of attempts) of every task run that the server has recorded."""
@@ -96,6 +109,48 @@ def test_what_the_user_wrote_is_not_retried(desk: Desk) -> None:
     assert "poetry" in result.stderr and "Traceback" not in result.stderr
     failed = [run for run in desk.task_runs()[recorded:] if run[1] == "FAILED"]
     assert [run_count for _, _, run_count in failed] == [1]
+
+
+def wait_for_training(process: subprocess.Popen[bytes]) -> list[psutil.Process]:
+    """All descendants of the flow, once the training's worker is among them."""
+    for _ in range(1200):
+        assert process.poll() is None
+        family = psutil.Process(process.pid).children(recursive=True)
+        with suppress(psutil.NoSuchProcess):
+            if any(
+                "stages.pretrain.worker" in child.cmdline() and "trial" not in " ".join(child.cmdline())
+                for child in family
+            ):
+                return family
+        time.sleep(0.1)
+    raise AssertionError("the training did not start")
+
+
+def test_nothing_outlives_the_flow_and_the_next_one_goes_on(desk: Desk) -> None:
+    """SIGKILL of the flow's process, then, in its successor, Ctrl-C: a SIGINT to the whole foreground group."""
+    settings = ("--set", "pretrain.num_steps=100000", "--set", "pretrain.checkpoint_every_steps=50000")
+    flow = desk.start(*settings)
+    family = wait_for_training(flow)
+    flow.kill()
+    _, alive = psutil.wait_procs(family, timeout=30)
+    assert flow.wait() == -signal.SIGKILL and alive == []
+    flow = desk.start(*settings)
+    family = wait_for_training(flow)
+    os.killpg(flow.pid, signal.SIGINT)
+    assert flow.wait(60) == 128 + signal.SIGINT
+    _, alive = psutil.wait_procs(family, timeout=30)
+    assert alive == []
+    output = (desk.root / "output.txt").read_text()
+    assert "preflight    up to date" in output and "interrupted; the same command continues" in output
+    assert list((desk.root / "artifacts").glob("*/.lease-*")) == []
+
+
+def test_a_missing_source_is_not_retried(desk: Desk) -> None:
+    recorded = len(desk.task_runs())
+    result = desk.run("--set", 'curate.sources=[{kind="text", path="absent/*.txt", domain="x"}]')
+    assert result.returncode == 2, result.stderr[-4000:]
+    assert "absent" in result.stderr and "Traceback" not in result.stderr
+    assert [run[1:] for run in desk.task_runs()[recorded:]] == [("FAILED", 1)]
 
 
 def test_a_bad_recipe_is_refused_before_a_server_starts(tmp_path: Path) -> None:

@@ -2,8 +2,11 @@
 
 import json
 import os
+import random
+import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -198,6 +201,34 @@ def test_garbage_is_what_no_recipe_uses_and_nothing_else(root: Path) -> None:
     for path in doomed:
         store.remove(path)
     assert digests(run_chain(resolver(root))) == digests(made)
+
+
+def test_a_copy_under_another_name_is_no_artifact(root: Path) -> None:
+    artifact = run_chain(resolver(root), ("gather",))["gather"][0]
+    for name in (f"old-{artifact.path.name}", f"{artifact.path.name}.backup"):
+        shutil.copytree(artifact.path, artifact.path.with_name(name))
+    store = Store(root)
+    assert [found.path for found in store.all()] == [artifact.path]
+    key = artifact.key
+    store.remove(artifact.path)
+    assert store.find("gather", key) is None
+
+
+def test_a_rebuild_starts_from_nothing_and_leaves_nothing_behind(root: Path) -> None:
+    made = run_chain(resolver(root), ("gather", "parts"))["parts"][0]
+    work = Store(root).work_path("parts", made.key)
+    work.mkdir()
+    (work / "part-0.txt").write_text("left by another attempt")
+    (job,) = resolver(root).jobs("parts")
+    assert execute(job, Store(root), rebuild=True).digest == made.digest
+    forgotten: list[str] = []
+    stage = replace(unstable({"x": random.random()}), forget=lambda store, key: forgotten.append(key))
+    job = Job(stage=stage, config=Empty(), externals={}, inputs={}, label="x")
+    execute(job, Store(root))
+    with pytest.raises(StoreConflict):
+        execute(replace(job, stage=replace(stage, run=lambda *_: Facts(facts={"x": 2}))), Store(root), rebuild=True)
+    assert forgotten == [job.key]
+    assert list((root / "artifacts").glob("*/.work-*")) == []
 
 
 def test_lookup_by_key_prefix_name_and_path(root: Path) -> None:

@@ -1,6 +1,8 @@
 """Two processes never build one key, and a dead one holds nobody up."""
 
+import json
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -9,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from stages.errors import LeaseLost, TryAgain
+from stages.errors import LeaseHeld, LeaseLost, TryAgain
 from stages.lease import Lease, is_held
 
 
@@ -24,7 +26,14 @@ class Clock:
 
 
 def lease(path: Path, clock: Clock) -> Lease:
-    return Lease(path, clock=clock, heartbeat_seconds=3600, expiry_seconds=30)
+    return Lease(path, clock=clock, heartbeat_seconds=3600, expiry_seconds=30, on_lost=lambda error: None)
+
+
+def elsewhere(path: Path) -> None:
+    """Make the holder one of another machine, of which nothing is known but its heartbeat."""
+    status = path.stat()
+    path.write_text(json.dumps({**json.loads(path.read_text()), "host": "elsewhere/1"}))
+    os.utime(path, (status.st_atime, status.st_mtime))
 
 
 def test_a_second_owner_is_refused_with_the_holder_named(tmp_path: Path) -> None:
@@ -44,6 +53,7 @@ def test_takeover_after_expiry_and_the_old_owner_notices(tmp_path: Path) -> None
     clock, path = Clock(), tmp_path / ".lease"
     old, new = lease(path, clock), lease(path, clock)
     old.acquire()
+    elsewhere(path)
     clock.now += 29
     with pytest.raises(TryAgain):
         new.acquire()
@@ -66,9 +76,52 @@ def test_a_heartbeat_keeps_the_lease(tmp_path: Path) -> None:
     for _ in range(5):
         clock.now += 20
         owner.beat()
-    with pytest.raises(TryAgain):
+    elsewhere(path)
+    with pytest.raises(LeaseHeld):
+        lease(path, clock).acquire()
+
+
+def test_a_live_process_of_this_machine_is_never_robbed(tmp_path: Path) -> None:
+    """It may have been stopped, or starved, or the machine suspended; then it goes on writing where it was."""
+    clock, path = Clock(), tmp_path / ".lease"
+    owner = lease(path, clock)
+    owner.acquire()
+    clock.now += 1_000_000
+    with pytest.raises(LeaseHeld):
         lease(path, clock).acquire()
     owner.release()
+
+
+def test_process_ids_of_another_container_say_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    clock, path = Clock(), tmp_path / ".lease"
+    owner = lease(path, clock)
+    owner.acquire()
+    path.write_text(json.dumps({**json.loads(path.read_text()), "host": "same-name/other-pids", "pid": 2**22 + 1}))
+    os.utime(path, (clock.now, clock.now))
+    with pytest.raises(LeaseHeld):
+        lease(path, clock).acquire()
+
+
+LOSER = """
+import sys, time
+from pathlib import Path
+from stages.cli import run_and_exit
+from stages.lease import Lease
+def work():
+    with Lease(Path(sys.argv[1]), heartbeat_seconds=0.05):
+        print("working", flush=True)
+        time.sleep(60)
+run_and_exit(work)
+"""
+
+
+def test_an_owner_that_lost_its_lease_ends_itself(tmp_path: Path) -> None:
+    path = tmp_path / ".lease"
+    with subprocess.Popen([sys.executable, "-c", LOSER, str(path)], stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout and process.stdout.readline() == "working\n"
+        path.write_text(json.dumps({**json.loads(path.read_text()), "owner": "another"}))
+        assert process.wait(20) == 128 + signal.SIGTERM
+    assert json.loads(path.read_text())["owner"] == "another", "the loser removed the new owner's lease"
 
 
 def test_the_heartbeat_thread_runs(tmp_path: Path) -> None:

@@ -75,6 +75,7 @@ def test_settings_override_the_file(tmp_path: Path) -> None:
         ('name = "x"\npretrain = 3\n', [], "pretrain"),
         ("[pretrain]\n", [], "name: missing"),
         ('name = "a/b"\n', [], "name: "),
+        ('name = "x"\n[suites]\nnmes = 1\n', [], r"valid recipe:\n  suites.nmes: unknown key; did you mean names\?$"),
         ("name = \n", [], "cannot be read as a recipe.*line 1"),
         ('name = "x"\n', ["pretrain.num_steps"], "not of the form table.field=value"),
         ('name = "x"\n', ["name.deep=1"], "name is not a table"),
