@@ -10,17 +10,17 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Any, Self
 
-from stages.errors import BAD_INPUT, FAILED, TRY_AGAIN
+from stages.errors import FAILED
 from stages.pretrain.config import PretrainConfig
 from stages.pretrain.job import Job, RunDirectory
 from stages.pretrain.processes import PARENT
-from stages.pretrain.supervise import HARDWARE, ROLL_BACK
+from stages.pretrain.supervise import TELLING
 
 POLL_SECONDS = 0.2
 GRACE_SECONDS = 5.0
 SHOWN_LOG_LINES = 30
-# Where several processes failed, the first of these says most about why; the others often just lost their peer.
-TELLING = (BAD_INPUT, ROLL_BACK, HARDWARE, TRY_AGAIN)
+# Signals by which an operator, a batch system or the kernel for want of memory ends a process that is not at fault.
+FROM_OUTSIDE = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 # Large blocks come from the heap and stay in it. Without this glibc maps and unmaps every activation, measured to cost
 # 1.4 to 2 times the CPU time of a step.
 HEAP = {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": str(16 << 30), "MALLOC_TOP_PAD_": str(256 << 20)}
@@ -103,15 +103,19 @@ class Workers:
 
 
 def explain(run: RunDirectory, returned: int) -> tuple[int, str]:
-    """(exit code, cause) of an attempt whose first process returned `returned`; torchrun returns 1 whatever its
-    ranks did."""
+    """(exit code, cause) of an attempt whose first process returned `returned`. The code is negative for a process that
+    was killed from outside, which peers that lost it record as an error of their own."""
     if returned == 0:
         return 0, ""
+    number = -returned if returned < 0 else returned - 128
+    killed = number in FROM_OUTSIDE
     records: list[dict[str, Any]] = [
         json.loads(path.read_text(encoding="utf-8")) for path in run.failures.glob("rank-*.json")
     ]
+    if killed and not any(record["exit_code"] in TELLING for record in records):
+        return -number, f"a training process was killed by {signal.Signals(number).name}"
     if not records:
-        how = f"was killed by {signal.Signals(-returned).name}" if returned < 0 else f"ended with exit code {returned}"
+        how = f"was killed by {signal.Signals(number).name}" if returned < 0 else f"ended with exit code {returned}"
         return returned if returned in TELLING else FAILED, f"a training process {how} without saying why"
     rank = {code: place for place, code in enumerate(TELLING)}
     record = min(records, key=lambda r: (rank.get(r["exit_code"], len(TELLING)), r["time"]))

@@ -18,6 +18,8 @@ from stages.errors import BAD_INPUT, FAILED, OK, TRY_AGAIN
 
 ROLL_BACK = 70
 HARDWARE = 71
+# Where several processes failed, the first of these says most about why; the others often just lost their peer.
+TELLING = (BAD_INPUT, ROLL_BACK, HARDWARE, TRY_AGAIN)
 
 
 class Action(StrEnum):
@@ -31,7 +33,7 @@ class Action(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class Ending:
-    """How an attempt ended. `step`: the last step that was completed; `checkpoint_step`: the newest complete
+    """How an attempt ended. `exit_code`: negative for a signal from outside that killed a process; `step`: the last step that was completed; `checkpoint_step`: the newest complete
     checkpoint, 0 if there is none."""
 
     exit_code: int

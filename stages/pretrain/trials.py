@@ -23,8 +23,8 @@ def trial(
     written.
 
     Returns losses and gradient_norms [steps], heldout_loss, seconds [steps], peak_memory_bytes (all processes),
-    parameters, num_processes, device, and checkpoint_bytes. Raises InputError, TryAgain, or RuntimeError with the end
-    of the log.
+    parameters, num_processes, device, and checkpoint_bytes. Raises InputError, TryAgain (no space, or a process killed
+    from outside), or RuntimeError with the end of the log.
     """
     found = manifest.read(tokens_artifact_path)
     if found is None:
@@ -46,8 +46,8 @@ def trial(
     code, cause = explain(job.run, returned)
     if code == BAD_INPUT:
         raise InputError(cause)
-    if code == TRY_AGAIN:
-        raise TryAgain(cause)
+    if code == TRY_AGAIN or code < 0:
+        raise TryAgain(f"the trial of {steps} steps did not end: {cause}; run the same command again")
     if code:
         raise RuntimeError(f"the trial of {steps} steps failed: {cause}\n{log_tail(job.run)}")
     saved = job.run.checkpoints / checkpoint.step_name(steps)

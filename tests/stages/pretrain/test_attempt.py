@@ -1,19 +1,22 @@
 import errno
 import json
 import os
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import pytest
 from torch.distributed.checkpoint.api import CheckpointException
 
 from data.errors import InputError
-from stages.errors import BAD_INPUT, FAILED, TRY_AGAIN
+from stages.errors import BAD_INPUT, FAILED, TRY_AGAIN, TryAgain
+from stages.pretrain import launch, trials
 from stages.pretrain.attempt import command, environment, explain, log_tail
-from stages.pretrain.job import RunDirectory
+from stages.pretrain.job import Job, RunDirectory
 from stages.pretrain.loop import NonFinite
 from stages.pretrain.supervise import ROLL_BACK
 from stages.pretrain.worker import exit_code, record_failure
+from stages.store import Store
 from tests.stages.pretrain import micro
 
 
@@ -65,7 +68,7 @@ def test_exit_codes_say_what_kind_of_end_it_was(error: BaseException, code: int)
 def test_the_most_telling_rank_explains_the_end(tmp_path: Path) -> None:
     run = RunDirectory(tmp_path)
     assert explain(run, 0) == (0, "")
-    assert explain(run, -9) == (FAILED, "a training process was killed by SIGKILL without saying why")
+    assert explain(run, -11) == (FAILED, "a training process was killed by SIGSEGV without saying why")
     assert explain(run, 75) == (75, "a training process ended with exit code 75 without saying why")
     record_failure(run, 0, FAILED, RuntimeError("Connection closed by peer"))
     assert explain(run, 1) == (FAILED, "RuntimeError: Connection closed by peer")
@@ -73,6 +76,56 @@ def test_the_most_telling_rank_explains_the_end(tmp_path: Path) -> None:
     assert explain(run, 1)[0] == TRY_AGAIN
     record_failure(run, 1, ROLL_BACK, NonFinite("step 7: loss nan"))
     assert explain(run, 1) == (ROLL_BACK, "step 7: loss nan")
+
+
+@pytest.mark.parametrize("returned", [-9, 137])
+def test_a_kill_from_outside_outweighs_peers_that_lost_their_peer(tmp_path: Path, returned: int) -> None:
+    run = RunDirectory(tmp_path)
+    assert explain(run, returned) == (-9, "a training process was killed by SIGKILL")
+    record_failure(run, 0, FAILED, RuntimeError("Connection closed by peer"))
+    assert explain(run, returned) == (-9, "a training process was killed by SIGKILL")
+    record_failure(run, 1, BAD_INPUT, InputError("no such domain"))
+    assert explain(run, returned) == (BAD_INPUT, "no such domain")
+
+
+@pytest.mark.parametrize(
+    ("codes", "code"),
+    [
+        ([1, -15], FAILED),
+        ([1, -9, -15], 137),
+        ([-15, 1], 143),
+        ([-11, -15], 139),
+        ([1, 75, -15], TRY_AGAIN),
+        ([70, 2], BAD_INPUT),
+    ],
+)
+def test_the_launcher_passes_on_how_its_ranks_ended(codes: list[int], code: int) -> None:
+    assert launch.exit_code(codes) == code
+
+
+class Killed:
+    """Workers that the kernel ended for want of memory."""
+
+    def __init__(self, job: Job) -> None:
+        pass
+
+    def wait(self, watch: Callable[[], None]) -> int:
+        return -9
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        pass
+
+
+def test_a_trial_that_was_killed_from_outside_is_to_be_tried_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tokens = micro.tokens_artifact(Store(tmp_path))
+    monkeypatch.setattr(trials, "Workers", Killed)
+    with pytest.raises(TryAgain, match="killed by SIGKILL"):
+        trials.trial(micro.config(), micro.MODEL, tokens.path, tmp_path / "scratch")
 
 
 def test_a_failure_is_recorded_with_its_traceback(tmp_path: Path) -> None:

@@ -93,7 +93,8 @@ def test_killed_workers_change_nothing_in_the_result(
     faults.plan(monkeypatch, tmp_path / "marks", *points)
     store = Store(tmp_path)
     killed = micro.pretrain(config(num_processes), store, hook=faults.HOOK)
-    assert [found["decision"] for found in incidents(store, killed)] == ["relaunch"] * len(points)
+    found = incidents(store, killed)
+    assert [(incident["decision"], incident["exit_code"]) for incident in found] == [("relaunch", -9)] * len(points)
     assert metrics(killed) == metrics(undisturbed(num_processes))
     assert killed.digest == undisturbed(num_processes).digest
     assert state_digests(store) == state_digests(Store(undisturbed(num_processes).path.parents[2]))
