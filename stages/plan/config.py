@@ -1,6 +1,6 @@
 """What a recipe says about the plan (`[plan]`); the model and its training stand in tables of their own."""
 
-from typing import Any
+from typing import Any, Protocol
 
 from pydantic import Field
 
@@ -22,9 +22,18 @@ class PlanConfig(StageConfig):
     )
 
 
-def layout(config: PlanConfig, store: Store) -> dict[str, Any]:
-    """The plan is about one layout, so the layout is in its key, although it is not in that of the training."""
-    return {
-        **config.model.externals(),
-        "layout": {name: getattr(config.pretrain, name) for name in LAYOUT_FIELDS},
-    }
+class OfTraining(Protocol):
+    """The configuration of a stage that is about a training."""
+
+    @property
+    def model(self) -> ModelConfig: ...
+
+    @property
+    def pretrain(self) -> PretrainConfig: ...
+
+
+def layout(config: OfTraining, store: Store, **more: Any) -> dict[str, Any]:
+    """The plan is about one layout, so the layout is in its key, although it is not in that of the training. `more`:
+    what else a stage depends on there."""
+    fields = {name: getattr(config.pretrain, name) for name in LAYOUT_FIELDS}
+    return {**config.model.externals(), "layout": fields | more}

@@ -4,7 +4,7 @@ python -m stages.preflight RECIPE
 """
 
 from stages.base import One, Stage
-from stages.preflight.config import PreflightConfig, layout
+from stages.preflight.config import PreflightConfig, layout_and_device
 from stages.preflight.stage import run
 
 __all__ = ["STAGE", "PreflightConfig"]
@@ -15,5 +15,5 @@ STAGE = Stage(
     config=PreflightConfig,
     inputs={"tokens": One("pretokenize"), "tokenizer": One("tokenizer"), "plan": One("plan")},
     run=run,
-    externals=layout,
+    externals=layout_and_device,
 )

@@ -1,11 +1,14 @@
 """What a recipe says about the checks before training (`[preflight]`)."""
 
+import os
+from pathlib import Path
 from typing import Any
 
 from pydantic import Field
 
 from stages.config import StageConfig, runtime, shared
 from stages.fingerprint import rounding
+from stages.plan.config import layout
 from stages.pretrain.config import ModelConfig, PretrainConfig
 from stages.store import Store
 
@@ -31,6 +34,15 @@ class PreflightConfig(StageConfig):
     )
 
 
-def layout(config: PreflightConfig, store: Store) -> dict[str, Any]:
-    """The checks are about one layout and one device, so these are in the key, although not in that of the training."""
-    return {**config.model.externals(), "layout": rounding(config.pretrain)}
+def layout_and_device(config: PreflightConfig, store: Store) -> dict[str, Any]:
+    """The checks are about one layout and one kind of device, so these are in the key, although not in that of the
+    training."""
+    device = default_device() if config.pretrain.device == "auto" else config.pretrain.device
+    return layout(config, store, **{**rounding(config.pretrain), "device": device})
+
+
+def default_device(devices: Path = Path("/dev")) -> str:
+    """What pretrain.device = "auto" stands for on this machine, found without torch: "cuda" where the driver shows a
+    GPU that is not hidden by CUDA_VISIBLE_DEVICES."""
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES", "all")
+    return "cuda" if visible not in ("", "-1") and any(devices.glob("nvidia[0-9]*")) else "cpu"

@@ -18,12 +18,12 @@ from stages.preflight.checks import Check, Status
 from stages.preflight.config import PreflightConfig
 from stages.tokenizer import MODEL_FILE
 
-CHECKS_FILE = "checks.json"
 Trial = dict[str, Any]
 
 
 def run(config: PreflightConfig, inputs: Inputs, out: Path, journal: Journal) -> Facts:
-    """Raises InputError, which names every failed check, after all have run and checks.json is written."""
+    """Raises InputError, which names every failed check, or TryAgain if nothing but too little free disk stands in the
+    way, after all have run and checks.json is written."""
     from stages.pretrain.trials import trial
 
     scratch = out / "scratch"
@@ -49,18 +49,22 @@ def run(config: PreflightConfig, inputs: Inputs, out: Path, journal: Journal) ->
         )
     else:
         book.add("memory", lambda: checks.not_applicable("memory", "the two batches did not run"))
-    each = found.get("checkpoint_bytes", 0)
-    need = max(plan["checkpoints"]["total_bytes"], each * plan["checkpoints"]["total_bytes"] // _each(plan))
+    planned_disk = plan["checkpoints"]
+    each = max(planned_disk["bytes_each"], found.get("checkpoint_bytes", 0))
+    need = planned_disk["total_bytes"] * each // planned_disk["bytes_each"]
     shutil.rmtree(scratch / "trial", ignore_errors=True)
-    book.add("disk", lambda: checks.disk(free_bytes(inputs.store.root), need, config.disk_reserve_ratio))
+    root = inputs.store.root
+    total = shutil.disk_usage(root).total
+    book.add("disk", lambda: checks.disk(free_bytes(root), total, need, config.disk_reserve_ratio))
     _try_exporters(config, inputs, scratch, book)
     shutil.rmtree(scratch)
 
-    write_json(out / CHECKS_FILE, [check.values() for check in book.checks])
+    write_json(out / checks.FILE, [check.values() for check in book.checks])
     wrong = [check for check in book.checks if check.status is Status.FAIL]
     if wrong:
         listed = "\n".join(f"  {check.name}: {check.detail}" for check in wrong)
-        raise InputError(f"{len(wrong)} of {len(book.checks)} checks failed before training:\n{listed}")
+        error = TryAgain if all(check.may_pass for check in wrong) else InputError
+        raise error(f"{len(wrong)} of {len(book.checks)} checks failed before training:\n{listed}")
     return Facts(
         facts={
             "checks": [check.name for check in book.checks],
@@ -77,7 +81,7 @@ def run(config: PreflightConfig, inputs: Inputs, out: Path, journal: Journal) ->
             "checkpoint_bytes": found["checkpoint_bytes"],
             "device": found["device"],
         },
-        measured_files=(CHECKS_FILE,),
+        measured_files=(checks.FILE,),
     )
 
 
@@ -87,6 +91,7 @@ class _Book:
     def __init__(self, journal: Journal) -> None:
         self.checks: list[Check] = []
         self._journal = journal
+        self._progress()
 
     def add(self, name: str, find_out: Callable[[], Check]) -> None:
         """Run a check. An error in it is its failure, so that the others are heard too; what may go away by itself
@@ -102,6 +107,10 @@ class _Book:
             check = checks.failed(name, f"{type(error).__name__}: {error}")
         self.checks.append(check)
         self._journal.event("check", **check.values())
+        self._progress()
+
+    def _progress(self) -> None:
+        self._journal.progress("checks", len(self.checks), len(checks.NAMES), "checks")
 
 
 def _tokens(inputs: Inputs) -> Check:
@@ -142,7 +151,3 @@ def _available_bytes(device: str, num_processes: int) -> int:
     text = limit.read_text().strip() if limit.exists() else "max"
     total = psutil.virtual_memory().total
     return total if text == "max" else min(total, int(text))
-
-
-def _each(plan: dict[str, Any]) -> int:
-    return plan["checkpoints"]["bytes_each"]

@@ -2,6 +2,7 @@
 
 import math
 import re
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -9,9 +10,11 @@ import pyarrow as pa
 import pytest
 
 from data.shards import ShardHeader, TokenShard, TokenStream, write_shard
-from stages.preflight import checks
+from stages.preflight import STAGE, checks
 from stages.preflight.checks import Status
+from stages.preflight.config import PreflightConfig, default_device
 from stages.pretrain.config import PretrainConfig
+from stages.store import Store
 
 UNIFORM = math.log(512)
 
@@ -56,8 +59,34 @@ def test_memory(available: int, status: Status) -> None:
 
 @pytest.mark.parametrize(("free", "status"), [(99, Status.FAIL), (100, Status.WARN), (150, Status.PASS)])
 def test_disk(free: int, status: Status) -> None:
-    check = checks.disk(free * 10**9, 100 * 10**9, 1.5)
-    assert check.status is status and f"{free}.00 GB free" in check.detail
+    check = checks.disk(free * 10**9, 900 * 10**9, 100 * 10**9, 1.5)
+    assert check.status is status and f"{free}.00 GB free, checkpoints need 100.00 GB" in check.detail
+
+
+@pytest.mark.parametrize(("total", "may_pass"), [(99, False), (100, True)])
+def test_a_disk_that_can_never_hold_the_checkpoints_needs_another_recipe(total: int, may_pass: bool) -> None:
+    check = checks.disk(50 * 10**9, total * 10**9, 100 * 10**9, 1.5)
+    assert check.status is Status.FAIL and check.may_pass is may_pass
+    assert ("the whole disk has 99.00 GB" in check.detail) is not may_pass
+
+
+def test_the_device_of_a_machine_is_found_without_torch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    (tmp_path / "nvidiactl").touch()
+    assert default_device(tmp_path) == "cpu"
+    (tmp_path / "nvidia3").touch()
+    assert default_device(tmp_path) == "cuda"
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    assert default_device(tmp_path) == "cpu"
+
+
+def test_a_pass_on_one_device_is_none_on_another(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def key(device: str, here: str) -> dict[str, Any]:
+        monkeypatch.setattr("stages.preflight.config.default_device", lambda: here)
+        pretrain = PretrainConfig.model_validate({"device": device})
+        return STAGE.externals(PreflightConfig(pretrain=pretrain), Store(tmp_path))
+
+    assert key("auto", "cpu") == key("cpu", "cuda") != key("auto", "cuda") == key("cuda", "cpu")
 
 
 def test_shards_of_another_tokenizer(tmp_path_factory: pytest.TempPathFactory) -> None:

@@ -12,7 +12,7 @@ from stages.errors import TryAgain
 from stages.journal import Event
 from stages.plan import STAGE as PLAN
 from stages.plan.config import PlanConfig
-from stages.preflight import STAGE
+from stages.preflight import STAGE, checks
 from stages.preflight.config import PreflightConfig
 from stages.pretrain.config import ModelConfig, PretrainConfig
 from stages.store import Artifact, Store
@@ -23,9 +23,7 @@ PRETRAIN = {
     "sequence_tokens": 32, "batch_sequences": 4, "num_steps": 30, "precision": "fp32", "threads": 1, "device": "cpu",
     "heldout_sequences": 4,
 }  # fmt: skip
-NAMES = [
-    "tokens", "two batches", "memory", "disk", "export hf", "export gguf-f32", "export gguf-q4_0", "llama.cpp",
-]  # fmt: skip
+NAMES = list(checks.NAMES)
 
 
 @pytest.fixture(scope="module")
@@ -85,7 +83,20 @@ def test_all_checks_are_heard_before_it_fails(
     assert "disk: 0.00 GB free" in str(raised.value) and "ArithmeticError: a defect" in str(raised.value)
     expected = dict.fromkeys(NAMES, "pass") | {"disk": "fail", "export hf": "fail"}
     assert statuses(events) == expected
+    done = [(event["done"], event["total"]) for event in events if event["kind"] == "progress"]
+    assert done[0] == (0, 8) and done[-1] == (8, 8)
     assert any("in broken" in event["text"] for event in events if event["kind"] == "note"), "the traceback is kept"
+
+
+def test_too_little_free_disk_alone_is_tried_again_after_all_checks_are_heard(
+    chain: tuple[Store, Artifact, Artifact], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("stages.pretrain.trials.trial", fake_trial)
+    monkeypatch.setattr("stages.preflight.stage.free_bytes", lambda folder: 1000)
+    events: list[Event] = []
+    with pytest.raises(TryAgain, match=r"disk: 0\.00 GB free, checkpoints need 0\.01 GB; free some space"):
+        preflight(chain, events, num_steps=35)
+    assert statuses(events) == dict.fromkeys(NAMES, "pass") | {"disk": "fail"}
 
 
 def test_steps_that_do_not_run_are_a_failure_and_nothing_is_measured(
