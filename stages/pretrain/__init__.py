@@ -8,7 +8,7 @@ This package's supervising side imports no torch; the training processes are `st
 
 from stages.base import One, Stage
 from stages.pretrain.config import PretrainConfig
-from stages.pretrain.supervisor import pretrain
+from stages.pretrain.supervisor import forget, pretrain
 from stages.pretrain.trials import trial
 
 __all__ = ["STAGE", "trial"]
@@ -26,4 +26,5 @@ STAGE = Stage(
     externals=lambda config, store: config.model.externals(),
     resumes=True,
     derives=("checkpoint",),
+    forget=forget,
 )

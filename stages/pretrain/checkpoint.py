@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 
 CHECKSUMS, STATE, MODEL_CONFIG, TENSORS = "checksums.json", "state.json", "config.json", "dcp"
 NAME = re.compile(r"step-(\d{8})")
+DAMAGED, UNHEALTHY = "damaged", "unhealthy"
+ASIDE = re.compile(rf"step-(\d{{8}})\.({DAMAGED}|{UNHEALTHY})-(\d+)")
 
 
 class StepState(BaseModel):
@@ -248,13 +250,25 @@ def scan(folder: Path) -> Scan:
 
 
 def set_aside(path: Path, why: str) -> Path:
-    """Rename a checkpoint so that nothing takes it for one, and keep it for whoever wants to look."""
+    """Rename a checkpoint so that nothing takes it for one, and keep it for whoever wants to look, until
+    `superseded`."""
     number = 1
     while (target := path.with_name(f"{path.name}.{why}-{number}")).exists():
         number += 1
     path.rename(target)
     fsync_directory(path.parent)
     return target
+
+
+def superseded(folder: Path) -> list[Path]:
+    """Checkpoints that were set aside, less the newest of each reason: that of the highest step, then of the highest
+    number."""
+    found: dict[str, list[tuple[int, int, Path]]] = {}
+    for path in folder.iterdir() if folder.is_dir() else []:
+        aside = ASIDE.fullmatch(path.name)
+        if aside:
+            found.setdefault(aside[2], []).append((int(aside[1]), int(aside[3]), path))
+    return [path for _, _, path in sorted(entry for entries in found.values() for entry in sorted(entries)[:-1])]
 
 
 def remove(path: Path) -> None:

@@ -75,7 +75,8 @@ class ModelConfig(StageConfig):
 
 
 class PretrainConfig(StageConfig):
-    """How the model is trained. Batch sizes are those of the global batch, whatever the number of processes."""
+    """How the model is trained. Batch sizes are those of the global batch, whatever the number of processes. Documents
+    that share a sequence attend to one another; there is no isolation of documents."""
 
     model: ModelConfig = shared(ModelConfig)
 
@@ -198,12 +199,16 @@ def from_huggingface(path: Path) -> ModelConfig:
         raise InputError(f"model.huggingface_config: there is no file {path}") from None
     except ValueError as error:
         raise InputError(f"model.huggingface_config: {path} is not JSON: {error}") from None
+    if not isinstance(values, dict):
+        raise InputError(f"model.huggingface_config: {path} is not a JSON object")
     for name, wanted in _SUPPORTED.items():
         if values.get(name, wanted) != wanted:
             raise InputError(
                 f"model.huggingface_config: {path} sets {name} = {values[name]!r}; only {wanted!r} is supported"
             )
     rope: Mapping[str, Any] = values.get("rope_parameters") or values.get("rope_scaling") or {}
+    if not isinstance(rope, dict):
+        raise InputError(f"model.huggingface_config: {path}: the rotary settings {rope!r} are not a JSON object")
     if rope.get("rope_type", rope.get("type", "default")) != "default":
         raise InputError(
             f"model.huggingface_config: {path} scales its rotary embedding ({dict(rope)}); "

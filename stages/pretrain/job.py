@@ -6,12 +6,12 @@ runs/<key>/
   metrics.jsonl             one line a step: step, loss, learning_rate, gradient_norm, tokens; bitwise reproducible
   timing.jsonl              one line a step: what is not reproducible
   result.json               left by the workers of a finished attempt: peak memory and the like
+  peak_memory.json          most bytes that all processes of one attempt held together, the highest of all attempts
   incidents.jsonl           one line for each attempt that did not end well, and what was done about it
   failures/rank-<n>.json    why a process of the last attempt ended
   checkpoints/step-<n>/     see stages.pretrain.checkpoint
 """
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,8 +21,11 @@ from pydantic import BaseModel, ConfigDict
 
 from data.errors import InputError
 from stages.files import write_json
+from stages.journal import read_events
 from stages.pretrain.config import PretrainConfig
 from stages.pretrain.streams import data_fingerprint
+
+METRICS, TIMING = "metrics.jsonl", "timing.jsonl"
 
 
 @dataclass(frozen=True)
@@ -41,15 +44,19 @@ class RunDirectory:
 
     @property
     def metrics(self) -> Path:
-        return self.path / "metrics.jsonl"
+        return self.path / METRICS
 
     @property
     def timing(self) -> Path:
-        return self.path / "timing.jsonl"
+        return self.path / TIMING
 
     @property
     def result(self) -> Path:
         return self.path / "result.json"
+
+    @property
+    def peak_memory(self) -> Path:
+        return self.path / "peak_memory.json"
 
     @property
     def incidents(self) -> Path:
@@ -135,8 +142,6 @@ def make_job(
 
 
 def read_lines(path: Path) -> list[dict[str, Any]]:
-    """The JSON objects of a .jsonl file, without a last line that a kill cut off; empty if there is no file."""
-    if not path.exists():
-        return []
-    *lines, torn = path.read_bytes().split(b"\n")
-    return [json.loads(line) for line in lines]
+    """The JSON objects of a .jsonl file, without lines that a kill or a full disk cut off; empty if there is no
+    file."""
+    return list(read_events(path)) if path.exists() else []

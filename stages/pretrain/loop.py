@@ -1,7 +1,8 @@
 """The training step, spelled out in the order in which it happens, and the loop around it.
 
 The loss of a step is the sum over all target tokens of the global batch divided by their number, whatever the number of
-processes and micro-batches.
+processes and micro-batches. Documents that are packed into one sequence attend to one another: nothing isolates them,
+neither in the attention mask nor in the positions.
 """
 
 import math
@@ -194,9 +195,11 @@ def measure(training: Training, state: StepState) -> StepState:
 
 
 def save(training: Training, state: StepState, records: Records) -> None:
-    """A checkpoint of `state`; before it, the lines of all steps up to it are brought to the disk."""
+    """A checkpoint of `state`; before it, the lines of all steps up to it and their peak of memory are brought to the
+    disk."""
     records.sync()
     ranks = training.ranks
+    records.peak_memory(ranks.peak_memory_bytes())
     written = partial(training.hook, "written", state.step, ranks.rank, None)
     checkpoint.save(training.checkpoints, training.tensors(), state, training.model_config, ranks, written=written)
 

@@ -5,6 +5,8 @@ on CPUs (gloo) alike; Accelerate is the engine of both. Weights, moments, reduct
 the matrix products are not.
 """
 
+import resource
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
@@ -57,6 +59,16 @@ class Ranks:
 
             dist.all_reduce(total)
         return total
+
+    def peak_memory_bytes(self) -> int:
+        """Most memory that the processes have held, summed over all ranks: of the GPU if they train on one, else of
+        the host."""
+        if self.device.type == "cuda":
+            import torch
+
+            return int(self.sum([torch.cuda.max_memory_allocated()]).item())
+        unit = 1 if sys.platform == "darwin" else 1024
+        return int(self.sum([resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit]).item())
 
     def rows(self, batch_sequences: int) -> slice:
         """This rank's rows of a global batch: contiguous, and as even as whole rows allow."""

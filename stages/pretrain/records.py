@@ -1,11 +1,11 @@
-"""metrics.jsonl and timing.jsonl: one line a step, however often the run was killed."""
+"""metrics.jsonl and timing.jsonl: one line a step, however often the run was killed; and the peak of the memory."""
 
 import json
 import os
 from types import TracebackType
 from typing import Any
 
-from stages.files import write_atomic
+from stages.files import write_atomic, write_json
 from stages.pretrain.job import RunDirectory, read_lines
 
 
@@ -14,6 +14,7 @@ class Records:
     nothing."""
 
     def __init__(self, run: RunDirectory, *, writes: bool) -> None:
+        self._peak_memory = run.peak_memory if writes else None
         self._files = [path.open("ab") for path in (run.metrics, run.timing)] if writes else []
 
     def step(self, metrics: dict[str, Any], timing: dict[str, Any]) -> None:
@@ -21,6 +22,15 @@ class Records:
         for file, values in zip(self._files, (metrics, timing), strict=False):
             file.write(json.dumps(values, allow_nan=False).encode() + b"\n")
             file.flush()
+
+    def peak_memory(self, num_bytes: int) -> int:
+        """Put down what all processes of this attempt have held so far. Returns the highest of all attempts."""
+        if self._peak_memory is None:
+            return num_bytes
+        before = json.loads(self._peak_memory.read_bytes())["bytes"] if self._peak_memory.exists() else 0
+        if num_bytes > before:
+            write_json(self._peak_memory, {"bytes": num_bytes})
+        return max(num_bytes, before)
 
     def sync(self) -> None:
         """Bring the lines to the disk: before a checkpoint that vouches for them."""

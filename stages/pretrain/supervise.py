@@ -33,8 +33,8 @@ class Action(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class Ending:
-    """How an attempt ended. `exit_code`: negative for a signal from outside that killed a process; `step`: the last step that was completed; `checkpoint_step`: the newest complete
-    checkpoint, 0 if there is none."""
+    """How an attempt ended. `exit_code`: negative for a signal from outside that killed a process; `step`: the last
+    step that was completed; `checkpoint_step`: the newest complete checkpoint, 0 if there is none."""
 
     exit_code: int
     cause: str

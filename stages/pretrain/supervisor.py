@@ -17,19 +17,18 @@ from data.errors import InputError
 from stages.base import Facts, Inputs
 from stages.errors import BAD_INPUT, TRY_AGAIN, TryAgain
 from stages.files import fsync_file
-from stages.journal import Journal
+from stages.journal import Journal, torn
 from stages.pretrain import checkpoint
 from stages.pretrain.attempt import Workers, explain, log_tail
 from stages.pretrain.config import PretrainConfig
 from stages.pretrain.health import is_proven
-from stages.pretrain.job import Job, RunDirectory, make_job, read_lines
+from stages.pretrain.job import METRICS, TIMING, Job, RunDirectory, make_job, read_lines
 from stages.pretrain.keeper import Keeper, always, choose
 from stages.pretrain.records import cut_back
 from stages.pretrain.streams import TRAIN, open_sequences
 from stages.pretrain.supervise import Action, Decision, Ending, decide
 from stages.pretrain.tail import MetricsTail
-
-METRICS, TIMING = "metrics.jsonl", "timing.jsonl"
+from stages.store import Store
 
 
 def pretrain(config: PretrainConfig, inputs: Inputs, out: Path, journal: Journal, *, hook: str = "") -> Facts:
@@ -52,6 +51,14 @@ def pretrain(config: PretrainConfig, inputs: Inputs, out: Path, journal: Journal
     keeper = Keeper(config, inputs, job.run, job.vocabulary_size, journal)
     supervise(job, journal, keeper)
     return collect(job, keeper, out)
+
+
+def forget(store: Store, key: str) -> None:
+    """Remove the run directory, so that the next run trains from the first step. Durable checkpoints stay artifacts,
+    and each step that is made again is compared with its own."""
+    run = store.runs_path(key)
+    if run.exists():
+        store.remove(run)
 
 
 def supervise(job: Job, journal: Journal, keeper: Keeper) -> None:
@@ -95,7 +102,7 @@ def attempt(job: Job, tail: MetricsTail, keeper: Keeper) -> Ending:
 def record_incident(
     run: RunDirectory, journal: Journal, ending: Ending, decision: Decision, *, attempt_number: int, resumed_step: int
 ) -> None:
-    """One line in incidents.jsonl with the whole context, and one event."""
+    """One line in incidents.jsonl with the whole context, behind whatever a full disk has cut off, and one event."""
     incident: dict[str, Any] = {
         "attempt": attempt_number,
         "exit_code": ending.exit_code,
@@ -108,7 +115,8 @@ def record_incident(
     }
     with open(run.incidents, "ab") as file:
         line = {"time": round(time.time(), 3), **incident, "log": log_tail(run)}
-        file.write(json.dumps(line, ensure_ascii=False).encode() + b"\n")
+        start = b"\n" if torn(run.incidents) else b""
+        file.write(start + json.dumps(line, ensure_ascii=False).encode() + b"\n")
         file.flush()
         os.fsync(file.fileno())
     journal.event("incident", **incident)
@@ -148,8 +156,9 @@ def collect(job: Job, keeper: Keeper, out: Path) -> Facts:
 def measurements(
     config: PretrainConfig, timing: list[dict[str, Any]], run: RunDirectory, result: dict[str, Any]
 ) -> dict[str, Any]:
-    """Speed and memory. Seconds are wall seconds inside steps; checkpoints, held-out losses and starts are not in
-    them."""
+    """Speed and memory. Seconds are wall seconds inside steps, those of the attempt whose result was kept; checkpoints,
+    held-out losses and starts are not in them. `result`: the peak of all attempts, and the layout and device of the
+    last one."""
     seconds = [line["seconds"] for line in timing]
     return {
         **result,

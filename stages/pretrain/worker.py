@@ -7,10 +7,8 @@ Exit codes: 0 done, 1 a defect, 2 bad input, 70 rollback wanted, 71 hardware sus
 them, so they stand in failures/rank-<n>.json as well.
 """
 
-import errno
 import fcntl
 import os
-import resource
 import sys
 import time
 import traceback
@@ -19,6 +17,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from data.errors import InputError
+from stages.disk import says_full
 from stages.errors import BAD_INPUT, FAILED, OK, TRY_AGAIN
 from stages.files import write_json
 from stages.pretrain.job import Job, RunDirectory
@@ -54,7 +53,7 @@ def work(job: Job) -> None:
     ranks = training.ranks
     with Records(job.run, writes=ranks.is_main) as records:
         train(training, state, records)
-    peak_bytes = int(ranks.sum([peak_memory_bytes(ranks.device.type)]).item())
+        peak_bytes = records.peak_memory(ranks.peak_memory_bytes())
     if ranks.is_main:
         result = {
             "parameters": sum(parameter.numel() for parameter in training.model.parameters()),
@@ -67,16 +66,6 @@ def work(job: Job) -> None:
     ranks.leave()
 
 
-def peak_memory_bytes(device_type: str) -> float:
-    """Most memory that this process has held: of the GPU if it trains on one, else of the host."""
-    if device_type == "cuda":
-        import torch
-
-        return float(torch.cuda.max_memory_allocated())
-    unit = 1 if sys.platform == "darwin" else 1024
-    return float(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit)
-
-
 def exit_code(error: BaseException) -> int:
     """The exit code that says what kind of end `error` is."""
     from stages.pretrain.loop import NonFinite
@@ -85,24 +74,9 @@ def exit_code(error: BaseException) -> int:
         return BAD_INPUT
     if isinstance(error, NonFinite):
         return ROLL_BACK
-    if any(isinstance(cause, OSError) and cause.errno in (errno.ENOSPC, errno.EDQUOT) for cause in causes(error)):
+    if says_full(error):
         return TRY_AGAIN
     return FAILED
-
-
-def causes(error: BaseException) -> Iterator[BaseException]:
-    """`error` and everything that it came from, the failures of ranks inside DCP's exception included."""
-    from torch.distributed.checkpoint.api import CheckpointException
-
-    pending: list[BaseException | None] = [error]
-    while pending:
-        current = pending.pop()
-        if current is None:
-            continue
-        yield current
-        if isinstance(current, CheckpointException):
-            pending.extend(failure[0] for failure in current.failures.values())
-        pending.extend([current.__cause__, current.__context__])
 
 
 def record_failure(run: RunDirectory, rank: int, code: int, error: BaseException) -> None:
