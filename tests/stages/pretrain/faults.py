@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from stages.pretrain.faults import ALLOWED
+
 HOOK = f"{__name__}:inject"
 FAULTS, MARKS = "LONGHAUL_TEST_FAULTS", "LONGHAUL_TEST_FAULT_MARKS"
 
@@ -17,6 +19,7 @@ def plan(monkeypatch: pytest.MonkeyPatch, marks: Path, *faults: tuple[str, int, 
     marks.mkdir(exist_ok=True)
     monkeypatch.setenv(FAULTS, json.dumps(faults))
     monkeypatch.setenv(MARKS, str(marks))
+    monkeypatch.setenv(ALLOWED, "1")
 
 
 def inject(point: str, step: int, rank: int, value: Any) -> Any:

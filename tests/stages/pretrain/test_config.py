@@ -124,6 +124,11 @@ def test_a_missing_or_broken_huggingface_config_is_the_users(tmp_path: Path) -> 
     (tmp_path / "broken.json").write_text("{")
     with pytest.raises(InputError, match="not JSON"):
         ModelConfig(huggingface_config=str(tmp_path / "broken.json")).resolved()
+    (tmp_path / "list.json").write_text("[1]")
+    with pytest.raises(InputError, match="not a JSON object"):
+        ModelConfig(huggingface_config=str(tmp_path / "list.json")).resolved()
+    with pytest.raises(InputError, match="rotary settings"):
+        ModelConfig(huggingface_config=written(tmp_path, rope_parameters=["default"])).resolved()
     (tmp_path / "empty.json").write_text("{}")
     with pytest.raises(InputError, match="num_attention_heads"):
         ModelConfig(huggingface_config=str(tmp_path / "empty.json")).resolved()

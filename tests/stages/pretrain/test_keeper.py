@@ -9,7 +9,7 @@ import pytest
 from data.errors import InputError
 from stages.base import Inputs
 from stages.journal import Journal
-from stages.pretrain import checkpoint
+from stages.pretrain import STAGE, checkpoint
 from stages.pretrain.checkpoint import StepState
 from stages.pretrain.config import PretrainConfig
 from stages.pretrain.job import RunDirectory
@@ -54,7 +54,15 @@ class World:
         return list(checkpoint.scan(self.run.checkpoints).complete)
 
     def keeper(self, config: PretrainConfig = CONFIG) -> Keeper:
-        inputs = Inputs(artifacts={}, entries={}, externals={}, store=self.store, key="0123456789ab", label="micro")
+        inputs = Inputs(
+            artifacts={},
+            entries={},
+            externals={},
+            rounding={},
+            store=self.store,
+            key="0123456789ab",
+            label="micro",
+        )
         return Keeper(config, inputs, self.run, 67, self.journal)
 
     def told(self, kind: str) -> list[int]:
@@ -117,8 +125,33 @@ def test_a_rollback_sets_aside_what_is_not_healthy(world: World) -> None:
     for step in (10, 20, 30):
         world.save(step)
     assert choose(world.run, world.journal, wanted=lambda step: step + 10 <= 25) == 10
-    assert world.steps() == [10]
-    assert len(world.warnings()) == 2
+    assert {path.name for path in world.run.checkpoints.iterdir()} == {"step-00000010", "step-00000030.unhealthy-1"}
+    assert len(world.warnings()) == 3, "two set aside, and the older of them deleted"
+
+
+def test_of_what_was_set_aside_only_the_newest_of_each_reason_stays(world: World) -> None:
+    for name in ("step-00000090.unhealthy-1", "step-00000100.unhealthy-1", "step-00000030.damaged-1", "step-9.backup"):
+        (world.run.checkpoints / name).mkdir()
+    for step in (10, 20, 30, 40):
+        world.save(step)
+    (world.run.checkpoints / "step-00000020" / "config.json").unlink()
+    (world.run.checkpoints / "step-00000030" / "config.json").unlink()
+    assert choose(world.run, world.journal, wanted=lambda step: step < 40) == 10
+    assert {path.name for path in world.run.checkpoints.iterdir()} == {
+        "step-00000010",
+        "step-00000030.damaged-2",
+        "step-00000100.unhealthy-1",
+        "step-9.backup",
+    }
+
+
+def test_a_rebuild_forgets_the_run_and_nothing_else(world: World) -> None:
+    other = world.store.runs_path("ba9876543210")
+    other.mkdir()
+    world.save(10)
+    STAGE.forget(world.store, "0123456789ab")
+    assert list((world.store.root / "runs").iterdir()) == [other]
+    STAGE.forget(world.store, "0123456789ab")
 
 
 def test_pruning_keeps_the_newest_the_one_to_roll_back_to_and_what_is_to_be_published(world: World) -> None:

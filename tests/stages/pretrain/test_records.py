@@ -7,6 +7,8 @@ import pytest
 from stages.journal import Journal
 from stages.pretrain.job import RunDirectory, read_lines
 from stages.pretrain.records import Records, cut_back
+from stages.pretrain.supervise import Action, Decision, Ending
+from stages.pretrain.supervisor import record_incident
 from stages.pretrain.tail import MetricsTail
 from tests.stages.pretrain import micro
 
@@ -33,6 +35,29 @@ def test_one_line_a_step_after_any_number_of_cuts(tmp_path: Path) -> None:
         assert numbers(run.metrics) == numbers(run.timing) == list(range(1, at + 1))
         steps(run, at + 1, 10)
         assert run.metrics.read_bytes() == whole
+
+
+def test_a_line_that_a_full_disk_cut_off_is_passed_over_and_the_next_incident_stands_by_itself(tmp_path: Path) -> None:
+    run = RunDirectory(tmp_path)
+    journal = Journal(tmp_path / "events.jsonl", stage="pretrain")
+    ending = Ending(exit_code=-9, cause="why", step=7, checkpoint_step=5)
+    decision = Decision(action=Action.RELAUNCH, reason="why")
+    for attempt in (1, 2):
+        record_incident(run, journal, ending, decision, attempt_number=attempt, resumed_step=0)
+        with open(run.incidents, "ab") as file:
+            file.write(b'{"attempt": 9, "cau')
+    assert [line["attempt"] for line in read_lines(run.incidents)] == [1, 2]
+    journal.close()
+
+
+def test_the_peak_of_memory_is_that_of_all_attempts(tmp_path: Path) -> None:
+    run = RunDirectory(tmp_path)
+    for now, expected in ((700, 700), (900, 900), (300, 900)):
+        with Records(run, writes=True) as records:
+            assert records.peak_memory(now) == expected
+    with Records(RunDirectory(tmp_path / "other"), writes=False) as records:
+        records.peak_memory(1)
+    assert not (tmp_path / "other").exists()
 
 
 @pytest.mark.parametrize("damage", ["missing", "short", "gap"])

@@ -1,4 +1,5 @@
 import dataclasses
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -9,8 +10,10 @@ from data.errors import InputError
 from data.loader import Batch
 from stages.pretrain.checkpoint import StepState
 from stages.pretrain.faults import no_fault
-from stages.pretrain.loop import IGNORE, NonFinite, StepResult, Training, after, micro_batches, train_step
+from stages.pretrain.job import RunDirectory
+from stages.pretrain.loop import IGNORE, NonFinite, StepResult, Training, after, micro_batches, save, train_step
 from stages.pretrain.parallel import Ranks
+from stages.pretrain.records import Records
 from tests.stages.pretrain import micro
 from tests.stages.pretrain.conftest import Build
 
@@ -37,6 +40,14 @@ def gradients(training: Training, batch: Batch, **settings: Any) -> tuple[StepRe
 
 def with_targets(batch: Batch, targets: np.ndarray) -> Batch:
     return dataclasses.replace(batch, targets=targets)
+
+
+def test_a_checkpoint_puts_down_the_memory_that_its_steps_needed(build: Build, tmp_path: Path) -> None:
+    training, state = build(micro.config())
+    run = RunDirectory(tmp_path / "run")
+    with Records(run, writes=True) as records:
+        save(training, state, records)
+        assert records.peak_memory(1) > 1e8
 
 
 def uneven(batch: Batch) -> Batch:
