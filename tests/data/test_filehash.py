@@ -10,9 +10,9 @@ from data.errors import InputError
 from data.filehash import FileHashes
 
 
-def settle(path):
-    old = time.time_ns() - 10_000_000_000
-    os.utime(path, ns=(old, old))
+def later() -> int:
+    """A clock by which every file here has been left alone for long."""
+    return time.time_ns() + 10_000_000_000
 
 
 def digest(content: bytes) -> str:
@@ -22,8 +22,7 @@ def digest(content: bytes) -> str:
 def test_an_unchanged_file_is_not_read_again(tmp_path, monkeypatch):
     path, cache = tmp_path / "a", tmp_path / "deep/cache.json"
     path.write_bytes(b"one")
-    settle(path)
-    with FileHashes(cache) as hashes:
+    with FileHashes(cache, later) as hashes:
         assert hashes.of(path) == (3, digest(b"one"))
     monkeypatch.setattr(hashlib, "file_digest", lambda *_: pytest.fail("read again"))
     with FileHashes(cache) as hashes:
@@ -42,13 +41,26 @@ def test_a_file_that_changed_within_one_tick_of_its_clock_is_read_again(tmp_path
         assert hashes.of(path) == (3, digest(b"two"))
 
 
+def test_an_edit_in_place_whose_modification_time_was_set_back_is_read(tmp_path):
+    path, cache = tmp_path / "a", tmp_path / "cache.json"
+    path.write_bytes(b"one")
+    before = path.stat()
+    with FileHashes(cache, later) as hashes:
+        hashes.of(path)
+    while path.stat().st_ctime_ns == before.st_ctime_ns:
+        path.write_bytes(b"two")
+        os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+    assert path.stat().st_mtime_ns == before.st_mtime_ns and path.stat().st_ino == before.st_ino
+    with FileHashes(cache, later) as hashes:
+        assert hashes.of(path) == (3, digest(b"two"))
+
+
 @pytest.mark.parametrize("content", [b"", b"not json", b"[]", b'{"x": 1}'])
 def test_a_broken_cache_is_only_slower(tmp_path, content):
     path, cache = tmp_path / "a", tmp_path / "cache.json"
     path.write_bytes(b"one")
-    settle(path)
     cache.write_bytes(content)
-    with FileHashes(cache) as hashes:
+    with FileHashes(cache, later) as hashes:
         assert hashes.of(path) == (3, digest(b"one"))
     assert str(path) in cache.read_text()
 
