@@ -9,7 +9,8 @@ download.
 | licence   | licence files of the installed packages                                    | the package      |
 
 Source is parsed and never imported. Tests are left out, and of `code` the character tables in encodings/ and
-pydoc_data/topics.py, which is the reference itself. A docstring has the group of its source file, so the two never
+pydoc_data/topics.py, which is the reference itself, and _sysconfigdata*.py, which says where and how this Python was
+built. A docstring has the group of its source file, so the two never
 stand on different sides of a held-out split.
 """
 
@@ -34,6 +35,7 @@ ALL_PACKAGES = "*"
 OWN_PROJECT = "longhaul"
 MIN_DOCSTRING_CHARACTERS = 300
 NOT_PARSED = "not parsed"
+NOT_CODE = ("stdlib/encodings/", "stdlib/pydoc_data/topics.py", "stdlib/_sysconfigdata")
 
 TEST_PARTS = {"test", "tests", "idle_test", "__pycache__", "site-packages", "dist-packages"}
 TEST_FILE = re.compile(r"test_.*\.py|conftest\.py")
@@ -78,8 +80,8 @@ class PythonEnvironment:
         ]
         if missing:
             raise InputError(
-                f"python-environment: {', '.join(missing)} is not installed here; "
-                "take it out of `packages`, or install it"
+                f"python-environment: {', '.join(missing)} {'is' if len(missing) == 1 else 'are'} not installed here: "
+                f"`pip install {' '.join(missing)}`, or take what is missing out of the source's `packages`"
             )
 
     @cached_property
@@ -101,8 +103,12 @@ class PythonEnvironment:
         return dict(sorted(found.items()))
 
     def identity(self) -> dict[str, object]:
-        """What decides the text, apart from the settings: the Python version and every package with its version."""
-        packages = {name: distribution.version for name, distribution in self.distributions.items()}
+        """What decides the text, apart from the settings: the Python version and every package with its version and
+        what its RECORD says of the files that are read."""
+        packages = {
+            name: {"version": distribution.version, "record": _record_digest(distribution)}
+            for name, distribution in self.distributions.items()
+        }
         return {
             "implementation": platform.python_implementation(),
             "python": platform.python_version(),
@@ -160,7 +166,7 @@ def _is_test(parts: Sequence[str]) -> bool:
 
 
 def _is_code(file: SourceFile) -> bool:
-    return not file.name.startswith("stdlib/encodings/") and file.name != "stdlib/pydoc_data/topics.py"
+    return not file.name.startswith(NOT_CODE)
 
 
 def _topics(repairs: Counter[str]) -> Iterator[Record]:
@@ -237,6 +243,21 @@ def _licences(name: str, distribution: importlib.metadata.Distribution, repairs:
                 yield Rejected(place.id, "licence", MISSING_TEXT, str(error), 0)
                 continue
             yield admit(content, place, group=f"package/{name}", repairs=repairs)
+
+
+def _record_digest(distribution: importlib.metadata.Distribution) -> str:
+    """sha256, in hex, of the lines of RECORD for source, metadata and licences; of none for a package without RECORD.
+
+    The other lines are left out, since they differ from place to place: scripts name their interpreter, caches and
+    notes of the installer come and go.
+    """
+    state = hashlib.sha256()
+    for line in sorted((distribution.read_text("RECORD") or "").splitlines()):
+        path = line.rsplit(",", 2)[0].strip('"')
+        name = path.rpartition("/")[2]
+        if not path.startswith("..") and (name.endswith(".py") or name == "METADATA" or LICENCE_FILE.fullmatch(name)):
+            state.update(f"{line}\n".encode())
+    return state.hexdigest()
 
 
 def _canonical(name: str) -> str:

@@ -38,6 +38,7 @@ def installation(tmp_path, monkeypatch):
         "conditional.py": f'try:\n    def g():\n        """{LONG}"""\nexcept X:\n    def g():\n        """{LONG}"""\n',
         "broken.py": f'"""{LONG}"""\ndef (:\n',
         "latin.py": "",
+        "_sysconfigdata__linux_.py": "build_time_vars = {'prefix': '/somewhere'}\n",
         "encodings/cp1.py": "table = 'abc'\n" * 9,
         "pydoc_data/topics.py": f"topics = {{'if': {LONG!r}, 'while': {LONG + 'w'!r}}}\n",
         "test/test_json.py": f'"""{LONG}"""\n',
@@ -108,9 +109,25 @@ def test_a_docstring_has_the_group_of_its_source_file_and_a_package_is_one_group
 def test_this_project_is_not_part_of_its_own_corpus(installation):
     documents, _ = read(packages=("*",))
     assert not [d for d in documents if "longhaul" in d.id or "data/documents" in d.id]
-    assert PythonEnvironment().identity()["packages"] == {"num-py": "1.0", "other": "1.0"}
+    packages = PythonEnvironment().identity()["packages"]
+    assert {name: entry["version"] for name, entry in packages.items()} == {"num-py": "1.0", "other": "1.0"}
     with pytest.raises(InputError, match="longhaul is not installed here"):
         PythonEnvironment(packages=("longhaul",))
+
+
+def test_the_identity_follows_the_files_of_a_package_and_not_the_place_of_the_installation(installation):
+    def identities() -> dict:
+        return PythonEnvironment().identity()["packages"]
+
+    before = identities()
+    record = installation / "lib/site-packages/Num_Py-1.0.dist-info/RECORD"
+    listed = record.read_text()
+    record.write_text(listed + "../../../bin/num,sha256=a,9\nnumpy/__pycache__/core.cpython-311.pyc,,\n")
+    assert identities() == before
+    record.write_text(listed.replace("numpy/core.py,,", "numpy/core.py,sha256=b,7"))
+    after = identities()
+    assert after["num-py"] != before["num-py"] and after["other"] == before["other"]
+    assert after["num-py"]["version"] == before["num-py"]["version"]
 
 
 def test_a_byte_limit_bounds_the_source_that_is_parsed(installation):
@@ -124,7 +141,7 @@ def test_a_byte_limit_bounds_the_source_that_is_parsed(installation):
 def test_settings_that_name_nothing_are_refused(installation):
     with pytest.raises(InputError, match="domains are some of reference, code, readme, licence; got music"):
         PythonEnvironment(domains=("code", "music"))
-    with pytest.raises(InputError, match="nothing-like-it is not installed here; take it out of `packages`"):
+    with pytest.raises(InputError, match="nothing-like-it is not installed here: `pip install nothing-like-it`, or"):
         PythonEnvironment(packages=("nothing-like-it",))
 
 

@@ -80,6 +80,18 @@ def test_bad_sources_end_with_a_message_and_leave_what_was_finished(prepare, pat
     assert [a.digest for a in Store(Path()).all("curate")] == [finished.digest]
 
 
+def test_a_named_package_that_is_not_installed_is_named_with_the_fix(monkeypatch, capsys):
+    Path("r.toml").write_text(
+        'name = "t"\n[[curate.sources]]\nkind = "python-environment"\npackages = ["numpy", "no-such-1", "no_such_2"]\n'
+    )
+    monkeypatch.setattr(sys, "argv", ["curate", "r.toml"])
+    with pytest.raises(SystemExit) as left:
+        main(STAGE)
+    errors = " ".join(capsys.readouterr().err.split())
+    assert left.value.code == 2 and "Traceback" not in errors
+    assert "no-such-1, no_such_2 are not installed here: `pip install no-such-1 no_such_2`" in errors
+
+
 def test_records_of_invalid_utf8_cost_only_themselves(monkeypatch, capsys):
     write_jsonl("a.jsonl", corpus(20))
     with open("a.jsonl", "ab") as file:
