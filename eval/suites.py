@@ -6,9 +6,11 @@ task's items come from one of three sources: a seeded template generator (`templ
 """
 
 import hashlib
+import importlib.util
 import json
 import tomllib
 from collections.abc import Iterator, Sequence
+from importlib import metadata
 from pathlib import Path
 from typing import Literal
 
@@ -19,6 +21,10 @@ from eval.tasks.items import Item
 from eval.tasks.templates import GENERATORS, template_items
 
 SUITES_DIRECTORY = Path(__file__).parent / "suites"
+NO_HARNESS = (
+    "suites.names: tasks are read and scored with lm-eval, which is not installed here: `pip install lm-eval`, or set "
+    "suites.names to [] to measure bits per byte alone"
+)
 
 
 class Definition(BaseModel):
@@ -99,6 +105,32 @@ def fixed_items(task: TaskDefinition) -> tuple[Item, ...]:
     return template_items(task.name, seed=task.seed, limit=task.limit)
 
 
+def harness_version() -> str:
+    """The version of lm-eval, which asks every task and holds the items of its own. Raises InputError if it is not
+    installed.
+    """
+    try:
+        return metadata.version("lm_eval")
+    except metadata.PackageNotFoundError:
+        raise InputError(NO_HARNESS) from None
+
+
+def require_harness() -> None:
+    """Raise InputError if lm-eval cannot be imported; cheap, since it is only looked for."""
+    try:
+        found = importlib.util.find_spec("lm_eval") is not None
+    except ModuleNotFoundError:
+        found = False
+    if not found:
+        raise InputError(NO_HARNESS)
+
+
+def read_through_harness(names: Sequence[str], waived: Sequence[str] = ()) -> bool:
+    """Whether `fixed_texts` takes items from lm-eval's tasks, whose content `digest` does not see."""
+    tasks = (task for suite in load_suites(names) for task in suite.tasks)
+    return any(task.source == "lm_eval" and task.name not in waived for task in tasks)
+
+
 def digest(names: Sequence[str]) -> str:
     """sha256, in hex, of what the suites ask: their definitions and the very items of their templates."""
     state = hashlib.sha256()
@@ -128,6 +160,7 @@ def fixed_texts(names: Sequence[str], waived: Sequence[str] = ()) -> Iterator[st
         if task.source == "template":
             yield from (item.choices[item.gold] for item in fixed_items(task))
         elif task.source == "lm_eval" and task.name not in waived:
+            require_harness()
             from eval.harness import task_texts
 
             yield from task_texts(task.name)

@@ -12,7 +12,6 @@ import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
-from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -100,7 +99,10 @@ def run(config: EvaluateConfig, inputs: Inputs, out: Path, journal: Journal) -> 
     import torch
 
     from data.vocabulary import END_ID, Vocabulary
+    from eval.suites import require_harness
 
+    if config.suites.names:
+        require_harness()
     torch.set_num_threads(config.threads)
     vocabulary = Vocabulary.load(inputs["tokenizer"].path / "tokenizer.model")
     scorer = make_scorer(load_scored_model(inputs["model"]), END_ID, config.batch_tokens)
@@ -258,11 +260,11 @@ def _item_rows(results: "Results | None") -> Iterator[dict[str, Any]]:
 
 def externals(config: EvaluateConfig, store: Store) -> dict[str, Any]:
     """What the suites ask, and the version of the harness that asks it: scores of two of them are not compared."""
-    from eval.suites import digest
+    from eval.suites import digest, harness_version
 
     if not config.suites.names:
         return {}
-    return {"suites": digest(config.suites.names), "lm_eval": metadata.version("lm_eval")}
+    return {"suites": digest(config.suites.names), "lm_eval": harness_version()}
 
 
 STAGE = Stage(

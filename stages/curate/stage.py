@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from data.filehash import FileHashes
-from eval.suites import digest
+from eval.suites import digest, harness_version, read_through_harness
 from stages.base import Facts, Inputs, Stage
 from stages.curate.config import CurateConfig
 from stages.errors import TryAgain
@@ -24,7 +24,11 @@ def externals(config: CurateConfig, store: Store) -> dict[str, Any]:
 
     with FileHashes(store.artifacts_path / ".file-hashes.json") as hashes:
         sources = [identity(source, hashes) for source in config.sources]
-    return {"sources": sources, "suites": digest(config.suites.names)}
+    suites = config.suites
+    found = {"sources": sources, "suites": digest(suites.names)}
+    if read_through_harness(suites.names, suites.waived_tasks):
+        found["lm_eval"] = harness_version()  # stands for the items of lm-eval's own tasks
+    return found
 
 
 def run(config: CurateConfig, inputs: Inputs, out: Path, journal: Journal) -> Facts:

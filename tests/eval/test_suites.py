@@ -135,6 +135,13 @@ def test_a_hub_task_without_network_needs_a_waiver(tmp_path: Path) -> None:
     assert list(fixed_texts([path], waived=["piqa"])) == []
 
 
+def test_items_of_lm_eval_need_lm_eval(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = write(tmp_path / "mine.toml", name="piqa", source="lm_eval")
+    monkeypatch.setattr("eval.suites.importlib.util.find_spec", lambda name: None)
+    with pytest.raises(InputError, match="`pip install lm-eval`"):
+        list(fixed_texts([path]))
+
+
 def test_items_survive_json_lines(tmp_path: Path) -> None:
     from eval.tasks.items import Item, write_items
 

@@ -145,6 +145,25 @@ def test_what_the_suites_ask_and_what_the_files_hold_is_in_the_key():
     assert STAGE.externals(config, Store(Path()))["sources"] != before["sources"]
 
 
+def test_the_version_of_lm_eval_is_in_the_key_where_its_items_are_read_and_only_there(monkeypatch):
+    write_jsonl("a.jsonl", corpus(5))
+    Path("hub.toml").write_text(
+        'name = "hub"\naxis = "capability"\nversion = 1\n'
+        '[[tasks]]\nname = "piqa"\nsource = "lm_eval"\nversion = 1\nlimit = 3\n'
+    )
+
+    def externals(names: tuple[str, ...], waived: tuple[str, ...] = ()) -> dict:
+        suites = SuitesConfig(names=names, waived_tasks=waived)
+        return STAGE.externals(CurateConfig(sources=(source(),), suites=suites), Store(Path()))
+
+    found = []
+    for version in ("0.4.13", "0.4.14"):
+        monkeypatch.setattr("eval.suites.metadata.version", lambda name, version=version: version)
+        found.append([externals(("hub.toml",)), externals(("hub.toml",), ("piqa",)), externals(("core",))])
+    (read, waived, own), (read_later, waived_later, own_later) = found
+    assert read != read_later and (waived, own) == (waived_later, own_later)
+
+
 def test_a_source_that_changes_while_it_is_read_is_read_again_later():
     write_jsonl("a.jsonl", corpus(20))
 

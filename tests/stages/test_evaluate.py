@@ -1,3 +1,4 @@
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -138,3 +139,23 @@ def test_speed_settings_are_no_part_of_the_key_and_the_suites_are() -> None:
     fast = identity(EvaluateConfig(threads=2, batch_tokens=99, nice=19))
     assert fast == identity(EvaluateConfig()) != identity(EvaluateConfig(domain_bytes=1))
     assert job(STAGE, {}).externals["suites"]
+
+
+def absent(name: str, *more: Any) -> Any:
+    raise metadata.PackageNotFoundError(name)
+
+
+def test_without_lm_eval_the_key_needs_the_fix_unless_there_are_no_suites(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("eval.suites.metadata.version", absent)
+    with pytest.raises(InputError, match="lm-eval, which is not installed here: `pip install lm-eval`"):
+        job(STAGE, {})
+    assert job(STAGE, {"suites": {"names": ()}}).externals == {}
+
+
+@pytest.mark.parametrize("find", [absent, lambda name: None])
+def test_without_lm_eval_a_run_names_the_fix_before_any_work(
+    inputs: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, find: Any
+) -> None:
+    monkeypatch.setattr("eval.suites.importlib.util.find_spec", find)
+    with pytest.raises(InputError, match="lm-eval, which is not installed here: `pip install lm-eval`"):
+        evaluate(inputs, tmp_path)
