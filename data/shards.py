@@ -137,10 +137,6 @@ class TokenShard:
             )
 
     @property
-    def num_documents(self) -> int:
-        return sum(batch.num_rows for batch in self._batches)
-
-    @property
     def num_tokens(self) -> int:
         return sum(len(segment) for segment in self.segments)
 
@@ -162,10 +158,6 @@ class TokenShard:
     def ids(self) -> list[str]:
         """The documents' ids, in order."""
         return [value for batch in self._batches for value in batch.column("id").to_pylist()]
-
-    def document(self, index: int) -> np.ndarray:
-        """Tokens of one document, its end-of-document token included: uint16|uint32[n]."""
-        return TokenStream([self]).read(int(self.offsets[index]), int(self.offsets[index + 1] - self.offsets[index]))
 
     def read(self) -> np.ndarray:
         """All tokens: uint16|uint32[n]; a view if the shard is of one batch, as ours are."""

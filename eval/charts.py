@@ -1,11 +1,10 @@
-"""The plots that the report and Prefect artifacts share: figures in, inline SVG or PNG out.
+"""The plots that the report and Prefect artifacts share: figures in, inline SVG out.
 
 Colours are those of Okabe and Ito (2008), which the common kinds of colour blindness keep apart; series differ by
 marker too. In SVG, ink and grid take the CSS variables --chart-ink and --chart-grid of the page around them, so that
 one figure suits a light and a dark page.
 """
 
-import base64
 import io
 import math
 import re
@@ -61,18 +60,6 @@ def as_svg(figure: "Figure", label: str) -> str:
     escaped = label.replace("&", "&amp;").replace("<", "&lt;").replace('"', "&quot;")
     namespace = 'xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink"'
     return f'<svg {namespace} {view_box.group()} role="img" aria-label="{escaped}" class="chart">{body}'
-
-
-def as_png(figure: "Figure", dots_per_inch: int = 144) -> bytes:
-    """A PNG on white."""
-    buffer = io.BytesIO()
-    figure.savefig(buffer, format="png", dpi=dots_per_inch, facecolor="white", metadata={"Software": None})
-    return buffer.getvalue()
-
-
-def as_markdown(figure: "Figure", label: str) -> str:
-    """A PNG inside Markdown, as a Prefect artifact shows it."""
-    return f"![{label}](data:image/png;base64,{base64.b64encode(as_png(figure)).decode()})"
 
 
 def loss_curve(steps: Sequence[int], losses: Sequence[float], heldout: Sequence[tuple[int, float]] = ()) -> "Figure":

@@ -2,6 +2,7 @@
 refused with the file's name.
 """
 
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -33,7 +34,7 @@ def test_ids_survive_in_a_type_that_holds_them(tmp_path: Path, size: int, dtype:
     ids = [token for token in (0, 31_999, 65_535, 65_536, 70_000, 99_999) if token < size]
     shard = TokenShard(write(tmp_path / "a-00000.arrow", [ids], size), header(size))
     shard.check()
-    assert shard.header.dtype.name == dtype and shard.document(0).tolist() == ids
+    assert shard.header.dtype.name == dtype and shard.read().tolist() == ids
 
 
 def test_lengths_count_the_end_of_document(tmp_path: Path) -> None:
@@ -44,8 +45,8 @@ def test_lengths_count_the_end_of_document(tmp_path: Path) -> None:
     write_shard(path, header(), ids=ids, domain="a", tokens=tokens, offsets=offsets)
     shard = TokenShard(path)
     assert np.array_equal(np.diff(shard.offsets), [len(vocabulary().encode(text)) + 1 for text in texts])
-    assert shard.num_tokens == shard.offsets[-1] and shard.num_documents == len(texts)
-    assert [vocabulary().decode(shard.document(i)) for i in range(len(texts))] == texts
+    assert shard.num_tokens == shard.offsets[-1] and len(shard.ids()) == len(texts)
+    assert [vocabulary().decode(shard.read()[first:end]) for first, end in pairwise(shard.offsets)] == texts
     assert shard.ids() == ids.to_pylist()
 
 

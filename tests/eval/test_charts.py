@@ -51,8 +51,3 @@ def test_a_long_curve_is_thinned_and_keeps_its_spike() -> None:
     svg = charts.as_svg(charts.loss_curve(range(1, 50_001), losses), "")
     assert len(svg) < 60_000
     assert "700" in text_of(svg), "the axis reaches up to the spike"
-
-
-def test_markdown_holds_a_png() -> None:
-    markdown = charts.as_markdown(FIGURES["throughput"](), "speed")
-    assert markdown.startswith("![speed](data:image/png;base64,iVBOR")
