@@ -12,6 +12,7 @@ from typing import Any
 from data.shards import ShardHeader, TokenStream
 from stages.pretrain.config import PretrainConfig
 
+FILE = "checks.json"
 NAMES = ("tokens", "two batches", "memory", "disk", "export hf", "export gguf-f32", "export gguf-q4_0", "llama.cpp")
 
 

@@ -18,7 +18,6 @@ from stages.preflight.checks import Check, Status
 from stages.preflight.config import PreflightConfig
 from stages.tokenizer import MODEL_FILE
 
-CHECKS_FILE = "checks.json"
 Trial = dict[str, Any]
 
 
@@ -60,7 +59,7 @@ def run(config: PreflightConfig, inputs: Inputs, out: Path, journal: Journal) ->
     _try_exporters(config, inputs, scratch, book)
     shutil.rmtree(scratch)
 
-    write_json(out / CHECKS_FILE, [check.values() for check in book.checks])
+    write_json(out / checks.FILE, [check.values() for check in book.checks])
     wrong = [check for check in book.checks if check.status is Status.FAIL]
     if wrong:
         listed = "\n".join(f"  {check.name}: {check.detail}" for check in wrong)
@@ -82,7 +81,7 @@ def run(config: PreflightConfig, inputs: Inputs, out: Path, journal: Journal) ->
             "checkpoint_bytes": found["checkpoint_bytes"],
             "device": found["device"],
         },
-        measured_files=(CHECKS_FILE,),
+        measured_files=(checks.FILE,),
     )
 
 
