@@ -1,9 +1,10 @@
 """`make bench-chain`: time and CPU of each stage of the demo, what its model reaches, and what Prefect costs.
 
-The demo runs once, through Prefect, in a fresh store; each stage's cost stands in its manifest. Then it runs again, when
-every stage is a hit. Prefect's cost is measured on the tiny recipe by interleaved pairs: (A) the chain from a shell, one
-process per stage, (B) the same chain through Prefect, each in a fresh store. The flow evaluates beside the training and
-the shell after it, so the ratio of wall times is the cost of Prefect less what that overlap saves; CPU has no such part.
+The demo runs once, through Prefect, in a fresh store; each stage's cost stands in its manifest. Then it runs again,
+when every stage is a hit. Prefect's cost is measured on the tiny recipe by interleaved pairs: (A) the chain from a
+shell, one process per stage, (B) the same chain through Prefect, each in a fresh store. The flow evaluates beside the
+training and the shell after it, so the ratio of wall times is the cost of Prefect less what that overlap saves; CPU
+has no such part.
 """
 
 import argparse
