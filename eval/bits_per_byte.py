@@ -21,10 +21,10 @@ INTERVAL_PERCENTILES = (2.5, 97.5)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Document:
+class HeldoutDocument:
     """A held-out text, or the beginning of one."""
 
-    identity: str
+    id: str
     text: str
 
     @property
@@ -36,7 +36,7 @@ class Document:
 class DocumentScore:
     """How many bits the model needs for one document."""
 
-    identity: str
+    id: str
     num_bytes: int
     num_tokens: int
     num_bits: float
@@ -55,23 +55,23 @@ class BitsPerByte:
     num_documents: int
 
 
-def choose(documents: Iterable[tuple[str, str]], *, max_bytes: int, seed: int) -> tuple[Document, ...]:
+def choose(documents: Iterable[tuple[str, str]], *, max_bytes: int, seed: int) -> tuple[HeldoutDocument, ...]:
     """At most `max_bytes` of text from (id, text) pairs: whole documents in an order drawn by `seed` from their ids,
     the last one cut at a character.
 
     Empty texts are passed over. They are returned in the order in which they came, which keeps neighbours together and
     so favours the compressors.
     """
-    numbered = [(index, identity, text) for index, (identity, text) in enumerate(documents) if text]
+    numbered = [(index, name, text) for index, (name, text) in enumerate(documents) if text]
     drawn = sorted(
         numbered, key=lambda entry: hashlib.sha256(f"{seed}/{entry[1]}".encode("utf-8", "surrogatepass")).digest()
     )
     chosen = []
     left = max_bytes
-    for index, identity, text in drawn:
+    for index, name, text in drawn:
         head = text.encode()[:left].decode("utf-8", "ignore")
         if head:
-            chosen.append((index, Document(identity=identity, text=head)))
+            chosen.append((index, HeldoutDocument(id=name, text=head)))
         if head != text:
             break
         left -= len(head.encode())
@@ -81,14 +81,14 @@ def choose(documents: Iterable[tuple[str, str]], *, max_bytes: int, seed: int) -
 def score_documents(
     scorer: Scorer,
     encode: Callable[[str], Sequence[int]],
-    documents: Sequence[Document],
+    documents: Sequence[HeldoutDocument],
     progress: Callable[[int, int], None] | None = None,
 ) -> tuple[DocumentScore, ...]:
     """Bits of each document, in order."""
     scores = scorer.rolling([encode(document.text) for document in documents], progress)
     return tuple(
         DocumentScore(
-            identity=document.identity,
+            id=document.id,
             num_bytes=document.num_bytes,
             num_tokens=score.num_tokens,
             num_bits=bits(score.log_likelihood),
@@ -115,7 +115,7 @@ def bits_per_byte(scores: Sequence[DocumentScore], *, draws: int = 1000, seed: i
     )
 
 
-def baselines(documents: Sequence[Document]) -> dict[str, float]:
+def baselines(documents: Sequence[HeldoutDocument]) -> dict[str, float]:
     """Bits per byte of gzip -9 and xz -9e on the same documents, joined by newlines into one file; headers and
     checksums are counted.
     """

@@ -17,26 +17,19 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import Field
 
-from data.errors import InputError
 from stages.base import Facts, Inputs, One, OneOf, Stage
 from stages.config import StageConfig, runtime, shared
+from stages.curate.artifact import heldout_texts
 from stages.journal import Journal
-from stages.store import Artifact, Store
+from stages.scored_model import load_scored_model, make_scorer
+from stages.store import Store
+from stages.suites import SuitesConfig
+from stages.tokenizer import MODEL_FILE
 
 if TYPE_CHECKING:
-    from eval.bits_per_byte import Document, DocumentScore
+    from eval.bits_per_byte import DocumentScore, HeldoutDocument
     from eval.harness import Results
     from eval.scorer import Scorer
-
-
-class SuitesConfig(StageConfig):
-    """The recipe's `[suites]` table: what the model will be asked, and so what its training text must not hold."""
-
-    names: tuple[str, ...] = Field(("core",), description="Suites: names of shipped ones, or paths of .toml files")
-    waived_tasks: tuple[str, ...] = Field(
-        (),
-        description="lm-eval tasks whose items cannot be read here; training text is not decontaminated against them",
-    )
 
 
 class EvaluateConfig(StageConfig):
@@ -57,40 +50,6 @@ class EvaluateConfig(StageConfig):
     )
 
 
-def heldout_texts(corpus: Artifact) -> dict[str, list[tuple[str, str]]]:
-    """(id, text) of every held-out document of a curated corpus, by domain, in the order of the files."""
-    import pyarrow.parquet as parquet
-
-    domains = {}
-    for path in sorted((corpus.path / "heldout").glob("*.parquet")):
-        table = parquet.read_table(path, columns=["id", "text"])
-        domains[path.stem] = list(zip(table["id"].to_pylist(), table["text"].to_pylist(), strict=True))
-    return domains
-
-
-def load_scored_model(model: Artifact) -> Any:
-    """The transformers model of a checkpoint or of an export, float32, on the CPU, in eval mode. No pickle is read and
-    no code of the artifact is run.
-    """
-    if model.stage == "export":
-        from stages.export.hf import load
-
-        if not (model.path / "hf").is_dir():
-            raise InputError(f"{model.path.name} has no Hugging Face form to evaluate; export one: export.forms")
-        return load(model.path / "hf")
-    from stages.pretrain.checkpoint import load_model
-
-    return load_model(model.path)
-
-
-def make_scorer(model: Any, eos_id: int, batch_tokens: int) -> "Scorer":
-    """A scorer whose one prefix token is the end-of-document token, as in training."""
-    from eval.scorer import Scorer
-    from eval.transformers_model import TransformersModel
-
-    return Scorer(TransformersModel(model), prefix_token=eos_id, batch_tokens=batch_tokens)
-
-
 def run(config: EvaluateConfig, inputs: Inputs, out: Path, journal: Journal) -> Facts:
     """Score, write the items, return the scores."""
     if config.nice:
@@ -104,9 +63,9 @@ def run(config: EvaluateConfig, inputs: Inputs, out: Path, journal: Journal) -> 
     if config.suites.names:
         require_harness()
     torch.set_num_threads(config.threads)
-    vocabulary = Vocabulary.load(inputs["tokenizer"].path / "tokenizer.model")
+    vocabulary = Vocabulary.load(inputs["tokenizer"].path / MODEL_FILE)
     scorer = make_scorer(load_scored_model(inputs["model"]), END_ID, config.batch_tokens)
-    texts = heldout_texts(inputs["corpus"])
+    texts = heldout_texts(inputs["corpus"].path)
     loaded = time.perf_counter()
 
     documents, baselines = _choose_documents(texts, config)
@@ -144,7 +103,7 @@ def run(config: EvaluateConfig, inputs: Inputs, out: Path, journal: Journal) -> 
 
 def _choose_documents(
     texts: Mapping[str, Sequence[tuple[str, str]]], config: EvaluateConfig
-) -> tuple[dict[str, tuple["Document", ...]], dict[str, dict[str, float]]]:
+) -> tuple[dict[str, tuple["HeldoutDocument", ...]], dict[str, dict[str, float]]]:
     from eval.bits_per_byte import baselines, choose
 
     chosen = {domain: choose(pairs, max_bytes=config.domain_bytes, seed=config.seed) for domain, pairs in texts.items()}
@@ -153,7 +112,7 @@ def _choose_documents(
 
 
 def _score_domains(
-    scorer: "Scorer", encode: Any, documents: Mapping[str, Sequence["Document"]], journal: Journal
+    scorer: "Scorer", encode: Any, documents: Mapping[str, Sequence["HeldoutDocument"]], journal: Journal
 ) -> dict[str, tuple["DocumentScore", ...]]:
     from eval.bits_per_byte import score_documents
 
@@ -214,7 +173,7 @@ def _write_documents(path: Path, scores: Mapping[str, Sequence["DocumentScore"]]
     rows = [
         {
             "domain": domain,
-            "id": score.identity,
+            "id": score.id,
             "num_bytes": score.num_bytes,
             "num_tokens": score.num_tokens,
             "num_bits": score.num_bits,

@@ -25,12 +25,11 @@ from data.vocabulary import END_ID, Vocabulary
 from stages.base import Facts, Inputs, One, Stage
 from stages.cli import main
 from stages.config import StageConfig, runtime
+from stages.curate.artifact import SPLITS, TRAIN, domain_paths
 from stages.executor import map_shards
 from stages.files import sha256_file
 from stages.journal import Journal
 from stages.tokenizer import MODEL_FILE
-
-SPLITS = ("train", "heldout")
 
 
 class PretokenizeConfig(StageConfig):
@@ -74,7 +73,7 @@ def run(config: PretokenizeConfig, inputs: Inputs, out: Path, journal: Journal) 
     header = ShardHeader(vocabulary_size=vocabulary.size, end_id=END_ID, vocabulary_digest=sha256_file(model))
     token_bytes = vocabulary.token_bytes()
     plans = plan_shards(inputs["corpus"].path, config.shard_bytes)
-    if not any(plan.num_rows for plan in plans if plan.split == "train"):
+    if not any(plan.num_rows for plan in plans if plan.split == TRAIN):
         raise InputError("the training part of the corpus is empty; add text to curate.sources, or drop less of it")
     _remove_strangers(out, plans)
     total = sum(plan.num_rows for plan in plans)
@@ -107,10 +106,10 @@ def plan_shards(corpus: Path, shard_bytes: int) -> list[ShardPlan]:
     """Every shard of both splits, in order. Each domain file has at least one, which may be empty."""
     return [
         ShardPlan(
-            split=split, domain=path.stem, number=number, source=path, first_row=first, num_rows=rows, text_bytes=size
+            split=split, domain=domain, number=number, source=path, first_row=first, num_rows=rows, text_bytes=size
         )
         for split in SPLITS
-        for path in sorted((corpus / split).glob("*.parquet"))
+        for domain, path in domain_paths(corpus, split).items()
         for number, (first, rows, size) in enumerate(_row_ranges(path, shard_bytes))
     ]
 

@@ -20,7 +20,7 @@ from stages.config import StageConfig, shared_fields
 from stages.curate import STAGE as CURATE
 from stages.curate import CurateConfig
 from stages.evaluate import STAGE as EVALUATE
-from stages.evaluate import EvaluateConfig, SuitesConfig
+from stages.evaluate import EvaluateConfig
 from stages.export import STAGE as EXPORT
 from stages.export import ExportConfig
 from stages.plan import STAGE as PLAN
@@ -33,6 +33,7 @@ from stages.pretrain import STAGE as PRETRAIN
 from stages.pretrain.config import ModelConfig, PretrainConfig
 from stages.report import STAGE as REPORT
 from stages.report import ReportConfig
+from stages.suites import SuitesConfig
 from stages.tokenizer import STAGE as TOKENIZER
 from stages.tokenizer import TokenizerConfig
 

@@ -12,7 +12,6 @@ from typing import Self
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 from pydantic import Field, model_validator
 
 from data.errors import InputError
@@ -21,6 +20,7 @@ from data.vocabulary import BEGINNING_ID, END_ID, SETTINGS, UNKNOWN_ID, Vocabula
 from stages.base import Facts, Inputs, One, Stage
 from stages.cli import main
 from stages.config import StageConfig
+from stages.curate.artifact import TRAIN, read_domains
 from stages.files import write_atomic
 from stages.journal import Journal
 
@@ -62,20 +62,25 @@ class TokenizerConfig(StageConfig):
 def run(config: TokenizerConfig, inputs: Inputs, out: Path, journal: Journal) -> Facts:
     """Draw, train, and measure on training text that it gives every byte back."""
     started = time.perf_counter()
-    texts = training_texts(inputs["corpus"].path / "train")
+    journal.progress("sample", 0, 1, "steps")
+    texts = training_texts(inputs["corpus"].path)
     sample = draw_sample(texts, budget_bytes=config.sample_bytes, seed=config.seed, weights=config.sample_weights)
     assert sample.skipped_bytes == 0, f"{sample.skipped_bytes} bytes of the sample reached no chunk"
+    journal.progress("sample", 1, 1, "steps")
     journal.event("note", text=f"training {config.size} ids on {sum(sample.sampled_bytes.values()):,} bytes")
+    journal.progress("train", 0, 1, "steps")  # SentencePiece does not say how far it is
     model = train_vocabulary(
         sample.chunks,
         size=config.size,
         multiple=config.size_multiple,
         character_coverage=config.character_coverage,
     )
+    journal.progress("train", 1, 1, "steps")
     trained = time.perf_counter()
     vocabulary = Vocabulary(model)
     assert vocabulary.size == config.size, f"the trainer made {vocabulary.size} ids, not {config.size}"
     bytes_per_token = {}
+    journal.progress("measure", 0, len(texts), "domains")
     for number, (domain, column) in enumerate(texts.items(), start=1):
         bytes_per_token[domain] = _bytes_per_token(vocabulary, column)
         journal.progress("measure", number, len(texts), "domains")
@@ -96,11 +101,9 @@ def run(config: TokenizerConfig, inputs: Inputs, out: Path, journal: Journal) ->
     )
 
 
-def training_texts(folder: Path) -> dict[str, pa.ChunkedArray]:
+def training_texts(corpus: Path) -> dict[str, pa.ChunkedArray]:
     """Domain -> its texts. Raises InputError if there is no text at all."""
-    texts = {
-        path.stem: pq.read_table(path, columns=["text"]).column("text") for path in sorted(folder.glob("*.parquet"))
-    }
+    texts = {domain: table.column("text") for domain, table in read_domains(corpus, TRAIN, ("text",)).items()}
     if not any(len(column) for column in texts.values()):
         raise InputError(
             "the training part of the corpus is empty, so there is nothing to train a tokenizer on; add text to "

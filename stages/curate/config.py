@@ -8,7 +8,7 @@ from data.banding import NearDuplicateSettings
 from data.python_environment import DOMAINS
 from data.quality_rules import Preset
 from stages.config import StageConfig, runtime, shared
-from stages.evaluate import SuitesConfig
+from stages.suites import SuitesConfig
 
 DOMAIN_PATTERN = r"^[a-z0-9][a-z0-9_-]{0,63}$"
 

@@ -27,6 +27,7 @@ from data.quality_rules import RULES
 from data.split import heldout_groups
 from eval.suites import fixed_texts
 from stages.base import Facts
+from stages.curate.artifact import HELDOUT, TRAIN, domain_path
 from stages.curate.config import CurateConfig
 from stages.curate.corpus import COMPRESSION, Drop, Dropped, Shard, apply, map_with_progress, write
 from stages.curate.sources import Reading, as_facts, preset, read
@@ -177,7 +178,7 @@ class Curation:
         domains = {}
         for number, domain in enumerate(sorted(self.documents_in), start=1):
             entry: dict[str, Any] = {"documents_in": self.documents_in[domain], "bytes_in": self.bytes_in[domain]}
-            for side, heldout in (("train", False), ("heldout", True)):
+            for side, heldout in ((TRAIN, False), (HELDOUT, True)):
                 chosen = [shard for shard in self.shards if shard.domain == domain and shard.heldout is heldout]
                 if not chosen:
                     raise InputError(
@@ -186,7 +187,7 @@ class Curation:
                         )
                     )
                 (out / side).mkdir(exist_ok=True)
-                entry[f"{side}_documents"], entry[f"{side}_bytes"] = write(chosen, out / side / f"{domain}.parquet")
+                entry[f"{side}_documents"], entry[f"{side}_bytes"] = write(chosen, domain_path(out, side, domain))
             documents, num_bytes = (
                 self.dropped.documents.get(domain, Counter()),
                 self.dropped.num_bytes.get(domain, Counter()),

@@ -94,18 +94,27 @@ def _records_by_domain(source: Source, reading: Reading, journal: Journal) -> It
             step = f"{name} {domain}"
             yield environment.read(domain, reading.repairs, partial(journal.progress, step, unit="files"))
     elif source.kind is Kind.HUGGINGFACE:
-        yield read_huggingface(
-            source.name,
-            subset=source.subset,
-            split=source.split,
-            revision=source.revision,
-            fields=fields,
-            domain=source.domain,
-            repairs=reading.repairs,
-            progress=lambda rows: journal.progress(name, int(rows), int(rows) + 1, unit="records"),
-        )
+        yield _dataset_records(source, fields, reading, journal, name)
     else:
         yield _file_records(source, fields, reading, journal, name)
+
+
+def _dataset_records(source: Source, fields: Fields, reading: Reading, journal: Journal, name: str) -> Iterator[Record]:
+    """How many rows there are shows at the end only."""
+    num_rows = 0
+    for record in read_huggingface(
+        source.name,
+        subset=source.subset,
+        split=source.split,
+        revision=source.revision,
+        fields=fields,
+        domain=source.domain,
+        repairs=reading.repairs,
+        progress=lambda rows: journal.progress(name, int(rows), int(rows) + 1, unit="records"),
+    ):
+        num_rows += 1
+        yield record
+    journal.progress(name, num_rows, num_rows, unit="records")
 
 
 def _file_records(source: Source, fields: Fields, reading: Reading, journal: Journal, name: str) -> Iterator[Record]:

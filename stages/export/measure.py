@@ -7,17 +7,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from stages.base import Inputs
-from stages.evaluate import heldout_texts, make_scorer
+from stages.curate.artifact import heldout_texts
 from stages.export import gguf_file, hf
 from stages.export.config import ExportConfig, Form
 from stages.export.gate import GreedyComparison, Measured
 from stages.export.generate import Continuation, continue_prompt
 from stages.export.llama_server import LlamaServer, compare_greedy
-from stages.export.tokenizer import EDGE_TEXTS, SPACE_SYMBOL, differences, load_tokenizer, read_sentencepiece
+from stages.export.tokenizer import EDGE_TEXTS, differences, load_tokenizer, read_sentencepiece
 from stages.journal import Journal
+from stages.scored_model import make_scorer
+from stages.tokenizer import MODEL_FILE
 
 if TYPE_CHECKING:
-    from eval.bits_per_byte import Document
+    from eval.bits_per_byte import HeldoutDocument
 
 QUANTISATION: dict[Form, gguf_file.Quantisation] = {Form.GGUF_F32: "f32", Form.GGUF_Q4_0: "q4_0"}
 # Held-out texts, beside the edge cases, on which each exported tokenizer is compared with SentencePiece.
@@ -32,7 +34,7 @@ class Reference:
     tokenizer_model: Path
     encode: Callable[[str], list[int]]
     end_id: int
-    documents: Mapping[str, Sequence["Document"]]
+    documents: Mapping[str, Sequence["HeldoutDocument"]]
     texts: Sequence[str]
     prompts: Sequence[Sequence[int]]
     greedy: Sequence[Continuation]
@@ -49,14 +51,14 @@ class Outcome:
 
 def build_reference(config: ExportConfig, model: Any, inputs: Inputs, journal: Journal) -> Reference:
     """Measure the checkpoint's own model, which every form has to match."""
-    from data.vocabulary import END_ID, Vocabulary
+    from data.vocabulary import END_ID, SPACE_SYMBOL, Vocabulary
     from eval.bits_per_byte import choose
 
-    tokenizer_model = inputs["tokenizer"].path / "tokenizer.model"
+    tokenizer_model = inputs["tokenizer"].path / MODEL_FILE
     encode = Vocabulary.load(tokenizer_model).encode
     chosen = {
         domain: choose(pairs, max_bytes=config.domain_bytes, seed=config.seed)
-        for domain, pairs in heldout_texts(inputs["corpus"]).items()
+        for domain, pairs in heldout_texts(inputs["corpus"].path).items()
     }
     documents = {domain: found for domain, found in chosen.items() if found}
     texts = [document.text[:COMPARED_CHARACTERS] for found in documents.values() for document in found[:COMPARED_TEXTS]]
@@ -95,7 +97,7 @@ def _bits_per_byte(
     model: Any,
     encode: Callable[[str], Sequence[int]],
     end_id: int,
-    documents: Mapping[str, Sequence["Document"]],
+    documents: Mapping[str, Sequence["HeldoutDocument"]],
     journal: Journal,
 ) -> dict[str, float]:
     from eval.bits_per_byte import score_documents
@@ -106,6 +108,7 @@ def _bits_per_byte(
         journal.progress("held-out text", done, len(documents), "domains")
         scores = score_documents(scorer, encode, chosen)
         found[domain] = sum(score.num_bits for score in scores) / sum(score.num_bytes for score in scores)
+    journal.progress("held-out text", len(documents), len(documents), "domains")
     return found
 
 

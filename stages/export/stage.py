@@ -8,13 +8,13 @@ from typing import Any
 
 from data.errors import InputError
 from stages.base import Facts, Inputs
-from stages.evaluate import load_scored_model
 from stages.export import gguf_file
 from stages.export.config import ExportConfig, Form
 from stages.export.gate import Measured, increases, objections
 from stages.export.measure import QUANTISATION, Reference, build_reference, continue_with, measure, new_tokens
 from stages.files import tree
 from stages.journal import Journal
+from stages.scored_model import load_scored_model
 
 UNMEASURED: dict[str, Any] = {  # the facts of a form that the model does not fit into
     "bytes": 0,

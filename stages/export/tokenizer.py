@@ -13,9 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from data.errors import InputError
+from data.vocabulary import SPACE_SYMBOL
+from stages.tokenizer import MODEL_FILE
 
 NORMAL, UNKNOWN, CONTROL, USER_DEFINED, UNUSED, BYTE = 1, 2, 3, 4, 5, 6  # of SentencePiece; GGUF counts the same
-SPACE_SYMBOL = "\u2581"  # how SentencePiece writes a space; the exported forms read it in a text as a space
 
 EDGE_TEXTS = (
     *(
@@ -170,7 +171,7 @@ def write_tokenizer(source: Path, directory: Path, *, vocabulary_rows: int, max_
     (directory / "tokenizer.json").write_text(tokenizer_json(model), encoding="utf-8")
     config = json.dumps(tokenizer_config(model, max_length), indent=2, ensure_ascii=False)
     (directory / "tokenizer_config.json").write_text(config + "\n", encoding="utf-8")
-    (directory / "tokenizer.model").write_bytes(source.read_bytes())
+    (directory / MODEL_FILE).write_bytes(source.read_bytes())
 
 
 def load_tokenizer(directory: Path) -> Any:

@@ -6,6 +6,7 @@ from typing import Any
 
 from stages.base import Facts, Inputs
 from stages.journal import Journal
+from stages.preflight.checks import FILE as CHECKS_FILE
 from stages.report import view
 from stages.report.config import ReportConfig
 from stages.store import Artifact
@@ -106,7 +107,7 @@ def render(*, title: str, inputs: Inputs, last: Artifact | None, charts: dict[st
         tokenizer=inputs["tokenizer"].facts,
         plan=view.plan_rows(inputs["plan"].facts, pretrain),
         warnings=inputs["plan"].facts["warnings"],
-        checks=json.loads((inputs["preflight"].path / "checks.json").read_text(encoding="utf-8")),
+        checks=json.loads((inputs["preflight"].path / CHECKS_FILE).read_text(encoding="utf-8")),
         forms=view.form_rows(export),
         lineage=view.lineage_rows(inputs),
     )

@@ -2,13 +2,13 @@
 records.
 """
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from stages.base import Inputs
+from stages.journal import read_events
+from stages.pretrain.job import METRICS, TIMING
 from stages.store import Artifact
 
 DATA_COLUMNS = ("documents", "bytes")
@@ -30,7 +30,7 @@ def read_steps(pretrain: Artifact) -> Steps:
     """The curves of a training. Tokens of a step are the difference of the running totals, which a step's time
     divides.
     """
-    metrics, timing = _lines(pretrain.path / "metrics.jsonl"), _lines(pretrain.path / "timing.jsonl")
+    metrics, timing = (list(read_events(pretrain.path / name)) for name in (METRICS, TIMING))
     kept = [line for line in metrics if line["loss"] is not None]
     seconds = {line["step"]: line["seconds"] for line in timing}
     before, speeds = 0, {}
@@ -46,10 +46,6 @@ def read_steps(pretrain: Artifact) -> Steps:
         timed_steps=tuple(speeds),
         tokens_per_second=tuple(speeds.values()),
     )
-
-
-def _lines(path: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
 
 
 def heldout_losses(inputs: Inputs) -> list[tuple[int, float]]:

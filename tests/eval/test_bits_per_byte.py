@@ -3,7 +3,7 @@ import math
 
 import pytest
 
-from eval.bits_per_byte import Document, DocumentScore, baselines, bits_per_byte, choose, score_documents
+from eval.bits_per_byte import DocumentScore, HeldoutDocument, baselines, bits_per_byte, choose, score_documents
 from eval.scorer import Scorer
 from tests.eval.stubs import END, BigramModel, characters
 
@@ -17,26 +17,26 @@ def test_what_is_chosen_fits_and_is_cut_at_a_character(max_bytes: int) -> None:
     everything = sum(len(text.encode()) for _, text in TEXTS)
     assert total <= max_bytes and total > min(max_bytes, everything) - 4, "less than one character is left over"
     originals = dict(TEXTS)
-    whole = [originals[document.identity] == document.text for document in chosen]
-    assert all(originals[document.identity].startswith(document.text) for document in chosen)
+    whole = [originals[document.id] == document.text for document in chosen]
+    assert all(originals[document.id].startswith(document.text) for document in chosen)
     assert whole.count(False) <= 1
-    places = [list(originals).index(document.identity) for document in chosen]
+    places = [list(originals).index(document.id) for document in chosen]
     assert places == sorted(places)
 
 
 def test_the_choice_follows_ids_and_the_seed_not_the_order() -> None:
     one, again = choose(TEXTS, max_bytes=300, seed=1), choose(TEXTS[::-1], max_bytes=300, seed=1)
-    assert {document.identity for document in one} == {document.identity for document in again}
-    assert {d.identity for d in choose(TEXTS, max_bytes=300, seed=2)} != {d.identity for d in one}
-    assert choose([("a", ""), ("b", "x")], max_bytes=9, seed=0) == (Document(identity="b", text="x"),)
+    assert {document.id for document in one} == {document.id for document in again}
+    assert {d.id for d in choose(TEXTS, max_bytes=300, seed=2)} != {d.id for d in one}
+    assert choose([("a", ""), ("b", "x")], max_bytes=9, seed=0) == (HeldoutDocument(id="b", text="x"),)
 
 
 def test_a_document_costs_the_bits_of_its_tokens_after_the_end_of_another() -> None:
     tokenizer = characters("the ")
     model = BigramModel(tokenizer.size, max_length=8)
     documents = [
-        Document(identity="a", text="the cat"),
-        Document(identity="b", text="a longer text than the model's context"),
+        HeldoutDocument(id="a", text="the cat"),
+        HeldoutDocument(id="b", text="a longer text than the model's context"),
     ]
     scores = score_documents(Scorer(model, prefix_token=END), tokenizer.encode, documents)
     for document, score in zip(documents, scores, strict=True):
@@ -47,7 +47,7 @@ def test_a_document_costs_the_bits_of_its_tokens_after_the_end_of_another() -> N
 
 
 def score(bits: float, num_bytes: int) -> DocumentScore:
-    return DocumentScore(identity="", num_bytes=num_bytes, num_tokens=1, num_bits=bits)
+    return DocumentScore(id="", num_bytes=num_bytes, num_tokens=1, num_bits=bits)
 
 
 def test_the_value_is_total_bits_over_total_bytes() -> None:

@@ -12,9 +12,9 @@ from pydantic import ValidationError
 from data.errors import InputError
 from stages.curate import STAGE, CurateConfig, Source
 from stages.errors import TryAgain
-from stages.evaluate import SuitesConfig
 from stages.journal import Event, read_events
 from stages.store import Store
+from stages.suites import SuitesConfig
 from tests.stages.curated import corpus, curate, dropped, rows, sentences, source, write_jsonl
 
 
@@ -211,6 +211,17 @@ def test_a_limit_stops_reading_and_says_so():
     made = curate(CurateConfig(sources=(source(max_bytes=5000),)))
     (facts,) = made.facts["sources"]
     assert facts["stopped_at_max_bytes"] == ["web"] and 5000 <= facts["bytes"]["web"] < 6500
+
+
+def test_reading_a_dataset_comes_to_its_end():
+    import datasets
+
+    datasets.Dataset.from_list(corpus(300)).save_to_disk("saved")
+    chosen = Source(kind="huggingface", name="saved", domain="web", id_field="id")
+    events: list[Event] = []
+    curate(CurateConfig(sources=(chosen,)), listeners=(events.append,))
+    shown = [(e["done"], e["total"]) for e in events if e["kind"] == "progress" and e["name"].startswith("read")]
+    assert shown[0] == (0, 1) and shown[-1] == (300, 300)
 
 
 def test_ids_that_repeat_are_told_apart():

@@ -9,9 +9,10 @@ import torch
 from data.errors import InputError
 from data.vocabulary import Vocabulary
 from stages.base import execute
-from stages.evaluate import STAGE, EvaluateConfig, load_scored_model
+from stages.evaluate import STAGE, EvaluateConfig
 from stages.export import hf
 from stages.fingerprint import identity
+from stages.scored_model import load_scored_model
 from stages.store import Artifact, Store
 from tests.data.texts import code, prose
 from tests.stages.export.made import (

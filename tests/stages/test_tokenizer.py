@@ -7,6 +7,7 @@ from pydantic import ValidationError
 
 from data.errors import InputError
 from data.vocabulary import Vocabulary
+from stages.journal import read_events
 from stages.store import Store
 from stages.tokenizer import MODEL_FILE, TokenizerConfig
 from tests.data.texts import AWKWARD, prose
@@ -25,6 +26,16 @@ def test_the_artifact_keeps_what_its_facts_promise(tmp_path: Path) -> None:
     assert 1.5 < facts["bytes_per_token"]["prose"] < 6
     assert facts["settings"]["normalization_rule_name"] == "identity"
     assert [vocabulary.decode(vocabulary.encode(text)) for text in AWKWARD] == list(AWKWARD)
+
+
+def test_a_person_sees_which_step_runs_and_each_comes_to_its_end(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    made = tokenizer(store, corpus(store), sample_bytes=100_000)
+    shown = [event for event in read_events(made.path / "events.jsonl") if event["kind"] == "progress"]
+    first = {event["name"]: event["done"] for event in reversed(shown)}
+    last = {event["name"]: (event["done"], event["total"]) for event in shown}
+    assert list(last) == ["sample", "train", "measure"] and set(first.values()) == {0}
+    assert last == {"sample": (1, 1), "train": (1, 1), "measure": (3, 3)}
 
 
 def test_twice_the_same_bytes_and_another_seed_another_sample(tmp_path: Path) -> None:

@@ -56,6 +56,12 @@ def test_every_form_is_there_measured_and_the_same_every_time(inputs: dict[str, 
     assert export(inputs, tmp_path / "b", max_bits_per_byte_increase=1.0).digest == made.digest
 
 
+def test_every_step_that_is_shown_comes_to_its_end(inputs: dict[str, Any], tmp_path: Path) -> None:
+    made = export(inputs, tmp_path, forms=("hf",))
+    last = {e["name"]: (e["done"], e["total"]) for e in read_events(made.path / "events.jsonl") if "done" in e}
+    assert last == {"held-out text": (2, 2), "forms": (1, 1)}
+
+
 def test_a_form_that_lost_too_much_is_not_shipped_and_the_others_are(inputs: dict[str, Any], tmp_path: Path) -> None:
     made = export(inputs, tmp_path, max_bits_per_byte_increase=1e-5)
     refused = made.facts["forms"]["gguf-q4_0"]

@@ -10,11 +10,12 @@ from pathlib import Path
 import pytest
 import torch
 
+from data.vocabulary import SPACE_SYMBOL
 from stages.errors import TryAgain
 from stages.export import gguf_file
 from stages.export.generate import continue_prompt
 from stages.export.llama_server import LlamaServer, compare_greedy
-from stages.export.tokenizer import EDGE_TEXTS, SPACE_SYMBOL, differences, read_sentencepiece
+from stages.export.tokenizer import EDGE_TEXTS, differences, read_sentencepiece
 from tests.data.texts import AWKWARD, prose
 from tests.stages.export.made import model, tokenizer_model
 from tests.stages.export.test_tokenizer import NEWLINE_SYMBOL, train

@@ -4,10 +4,9 @@ from typing import Any
 import pytest
 
 from data.errors import InputError
-from data.vocabulary import Vocabulary
+from data.vocabulary import SPACE_SYMBOL, Vocabulary
 from stages.export.tokenizer import (
     EDGE_TEXTS,
-    SPACE_SYMBOL,
     differences,
     load_tokenizer,
     read_sentencepiece,
