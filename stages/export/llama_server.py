@@ -1,6 +1,7 @@
 """A client of `stages.export.serve`: what llama.cpp makes of a GGUF file."""
 
 import json
+import signal
 import subprocess
 import sys
 import tempfile
@@ -16,6 +17,7 @@ from stages.export.generate import Continuation
 
 STOP_SECONDS = 5.0
 POLL_SECONDS = 0.01
+KILLED = (-signal.SIGKILL, -signal.SIGTERM)  # by an operator, or for want of memory: not the file's fault
 LOG_TAIL_BYTES = 2000
 
 
@@ -103,6 +105,8 @@ class LlamaServer:
         reader.join(max(0.0, self._deadline - time.monotonic()))
         if not found:
             raise TryAgain(f"llama.cpp did not load {self._model.name} in time; set export.server_seconds higher")
+        if not found[0] and self._process.wait(STOP_SECONDS) in KILLED:
+            raise TryAgain(f"llama.cpp was killed while it loaded {self._model.name}")
         if not found[0]:
             raise RuntimeError(f"llama.cpp cannot load {self._model.name}:\n{self._log_tail()}")
         return found[0]

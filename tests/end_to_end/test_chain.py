@@ -23,7 +23,7 @@ def test_evaluation_needs_lm_eval_and_says_so(tiny_root: Path, tmp_path: Path) -
     result = run(
         "stages.evaluate", TINY, "--root", tiny_root, "--set", "evaluate.seed=3", absent=("prefect", "lm_eval")
     )
-    assert result.returncode == 1 and "No module named 'lm_eval'" in result.stderr
+    assert result.returncode == 2 and "lm-eval, which is not installed here: `pip install lm-eval`" in result.stderr
 
 
 def test_conservation_from_text_to_tokens(tiny_root: Path) -> None:
