@@ -109,6 +109,8 @@ def lines(values: np.ndarray, offsets: np.ndarray, out: np.ndarray) -> None:
                     h = h * _PRIME
                 else:
                     characters += pending + 1
+                    if pending:
+                        last = 32
                     pending = 0
                     earlier, before, last = before, last, c
                     for k in range(width):

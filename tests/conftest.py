@@ -1,11 +1,18 @@
 """What several test modules share."""
 
+import os
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 from stages.recipe import STAGES
 from tests.end_to_end.shell import TINY, run
+
+# A shared machine makes any single example slow now and then. Where a failure must mean that the change is wrong, in
+# CI, the examples are the same every time; elsewhere they are new ones.
+settings.register_profile("longhaul", deadline=None, derandomize="CI" in os.environ)
+settings.load_profile("longhaul")
 
 
 @pytest.fixture(scope="session")

@@ -6,7 +6,7 @@ from collections import Counter
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from data.quality import REPEATED_NGRAMS, TOP_NGRAMS, judge, measures
@@ -245,6 +245,7 @@ PIECES = st.sampled_from(
 
 @given(st.lists(st.lists(PIECES, max_size=80).map("".join), min_size=1, max_size=4))
 @settings(max_examples=300, deadline=None)
+@example(["... ."])
 def test_measures_are_those_of_the_reference(texts):
     measured = measures(column(*texts))
     for i, text in enumerate(texts):

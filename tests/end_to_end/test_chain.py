@@ -96,7 +96,7 @@ def corpus_recipe(tmp_path: Path) -> Path:
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (None, "no file"),
+        (None, "there is no such file"),
         ("", "empty"),
         (line(" ") * 5, "empty"),
         (line(PROSE * 3), "at least two groups"),
@@ -132,7 +132,7 @@ def test_a_truncated_archive_loses_no_tail_in_silence(corpus_recipe: Path, tmp_p
     corpus_recipe.write_text(text)
     result = run("stages.curate", corpus_recipe, "--root", tmp_path)
     assert result.returncode == 2, result.stderr
-    assert "corpus.jsonl.gz is cut off or damaged" in result.stderr and "Traceback" not in result.stderr
+    assert "corpus.jsonl.gz: the file is cut off or damaged" in result.stderr and "Traceback" not in result.stderr
 
 
 def test_bad_recipes_exit_with_two(tmp_path: Path) -> None:
