@@ -2,6 +2,7 @@
 
 import json
 import re
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -148,3 +149,24 @@ def test_a_stage_whose_input_is_not_there_names_the_command(tmp_path: Path) -> N
     result = run("stages.tokenizer", TINY, "--root", tmp_path)
     assert result.returncode == 2
     assert "python -m stages.curate RECIPE" in result.stderr and "--upstream" in result.stderr
+
+
+def test_real_stages_on_a_full_disk(tmp_path: Path) -> None:
+    """The disk is full at pretokenize; what was finished before stays, and with more space the same command goes on."""
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1300k", "tmpfs", disk], capture_output=True).returncode:
+        pytest.skip("needs the right to mount a small file system")
+    try:
+        full = run("stages.pretokenize", TINY, "--upstream", "--root", disk)
+        assert full.returncode == 75, full.stderr
+        assert "is full; free some space and run the same command again" in full.stderr
+        assert "Traceback" not in full.stderr
+        finished = {artifact.stage: artifact.digest for artifact in Store(disk).all()}
+        assert finished.keys() == {"curate", "tokenizer"}
+        subprocess.run(["mount", "-o", "remount,size=40m", disk], check=True)
+        assert run("stages.pretokenize", TINY, "--upstream", "--root", disk).returncode == 0
+        assert run("stages", "verify", "--root", disk).returncode == 0
+        assert finished.items() <= {artifact.stage: artifact.digest for artifact in Store(disk).all()}.items()
+    finally:
+        subprocess.run(["umount", disk], check=True)
