@@ -166,7 +166,8 @@ async def _run_to_record(recipe: Recipe, root: Path) -> dict[str, list[str]]:
 def _print_results(made: dict[str, list[str]]) -> None:
     export = Artifact(Path(made["export"][0]))
     print(f"\nreport   {Path(made['report'][0]).resolve() / 'report.html'}")
-    shipped = [Form(name).path for name, form in export.facts["forms"].items() if form["accepted"]]
+    forms = export.facts["forms"]
+    shipped = [form.path for form in Form if form.value in forms and forms[form.value]["accepted"]]
     print(f"model    {export.path.resolve() / shipped[0] if shipped else 'no form passed the quality gate'}")
     print(f"sample   {export.path.resolve() / 'sample.txt'}\n")
     print((export.path / "sample.txt").read_text(encoding="utf-8"))

@@ -1,5 +1,6 @@
 """What a user of the store relies on: hits, keys, lineage, explanations, conflicts, garbage, a full disk."""
 
+import errno
 import json
 import os
 import random
@@ -290,6 +291,21 @@ def test_a_full_disk_is_explained_and_loses_nothing(tmp_path: Path) -> None:
     clean = tmp_path / "clean"
     write_source(clean, "abcdefghij" * 90_000)
     assert digests(run_chain(resolver(clean), ("gather", "parts"))) == made
+
+
+def test_the_word_of_the_system_for_a_full_disk_is_understood_wherever_it_stands(tmp_path: Path) -> None:
+    """Without a small file system: the error itself, and one that a library wrapped."""
+
+    def run(*_: object) -> Facts:
+        try:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        except OSError as error:
+            raise KeyError("the library's own") from error
+
+    stage = Stage(name="x", revision=1, config=Empty, inputs={}, run=run)
+    with pytest.raises(TryAgain, match="is full; free some space"):
+        execute(Job(stage=stage, config=Empty(), externals={}, inputs={}, label="x"), Store(tmp_path))
+    assert not Store(tmp_path).is_being_built("x", "0" * 12) and list(Store(tmp_path).all()) == []
 
 
 def test_a_full_disk_that_a_library_reports_in_words_of_its_own(
