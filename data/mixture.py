@@ -1,31 +1,86 @@
-"""In which proportions a training run draws from its domains."""
+"""In which proportions a training run draws from its domains, and how that changes during training."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from data.errors import InputError
+from data.order import Phase
 
 
 @dataclass(frozen=True, kw_only=True)
-class Mixture:
-    """weights: share of each domain that is drawn from; they sum to 1. warnings: what the user asked for and does not
-    get, one sentence each.
-    """
+class ResolvedMixture:
+    """phases: their weights sum to 1 each. warnings: what the user asked for and does not get, one sentence each."""
 
-    weights: dict[str, float]
+    phases: tuple[Phase, ...]
     warnings: tuple[str, ...]
 
 
-def resolve_mixture(
-    weights: Mapping[str, float], *, num_tokens: Mapping[str, int], num_sequences: Mapping[str, int]
-) -> Mixture:
-    """The mixture that a run really has.
+def resolve_phases(
+    weights: Mapping[str, float],
+    schedule: Sequence[tuple[int, Mapping[str, float]]] = (),
+    lengths: Sequence[tuple[int, int]] = (),
+    *,
+    num_tokens: Mapping[str, int],
+    num_sequences: Mapping[str, Mapping[int, int]],
+) -> ResolvedMixture:
+    """The phases that a run really has.
 
-    weights: what the user wrote, in any scale; empty means in proportion to the tokens. num_tokens, num_sequences: of
-    each domain that is there. A domain without one whole sequence gives its share to the others. Raises InputError for
-    a domain that is not there, for a weight that is not positive, and if no domain is left.
+    weights: what the user wrote, in any scale; empty means in proportion to the tokens. schedule: (from_step, weights)
+    that replace them from a step on, counted from 0. lengths: (from_step, longest_tokens), the longest sequences that
+    are drawn from a step on; before the first, all are. num_tokens: of each domain that is there; num_sequences: domain
+    -> length -> sequences. A domain without a sequence that a phase allows gives its share to the others.
+
+    Raises InputError for a domain that is not there, a weight that is not positive, steps that do not ascend, and a
+    phase in which no domain is left.
     """
+    _check_steps("mixture_schedule", [step for step, _ in schedule], least=1)
+    _check_steps("length_schedule", [step for step, _ in lengths], least=0)
+    longest = max((length for pools in num_sequences.values() for length in pools), default=0)
+    mixtures = [(0, weights), *schedule]
+    limits = [(0, longest), *lengths]
+    phases = []
+    without: dict[tuple[str, int], int] = {}  # domain, limit -> the first step of such a phase
+    for step in sorted({step for step, _ in mixtures} | {step for step, _ in limits}):
+        wanted = _checked([found for start, found in mixtures if start <= step][-1], num_tokens)
+        limit = [found for start, found in limits if start <= step][-1]
+        usable = {
+            domain: weight
+            for domain, weight in sorted(wanted.items())
+            if any(count and length <= limit for length, count in num_sequences.get(domain, {}).items())
+        }
+        if not usable:
+            raise InputError(_nothing_left(step, limit, wanted, num_tokens, num_sequences))
+        total = math.fsum(usable.values())
+        phases.append(
+            Phase(
+                first_step=step,
+                weights={domain: weight / total for domain, weight in usable.items()},
+                longest_tokens=limit,
+            )
+        )
+        for domain in sorted(set(wanted) - set(usable)):
+            without.setdefault((domain, limit), step)
+    warnings = tuple(
+        f"domain {domain!r} has {num_tokens[domain]} tokens, but no training sequence"
+        f"{f' of at most {limit} tokens' if limit < longest else ''}; {_when(step)} its share goes to the other domains"
+        for (domain, limit), step in without.items()
+    )
+    return ResolvedMixture(phases=tuple(phases), warnings=warnings)
+
+
+def _check_steps(setting: str, steps: list[int], *, least: int) -> None:
+    if steps != sorted(set(steps)) or (steps and steps[0] < least):
+        raise InputError(f"the phases of {setting} begin after {steps} steps; these must ascend, from {least}")
+
+
+def _when(step: int) -> str:
+    """The same whether steps are counted from 0 or from 1."""
+    return f"after {step} steps" if step else "from the start"
+
+
+def _checked(weights: Mapping[str, float], num_tokens: Mapping[str, int]) -> dict[str, float]:
+    """The weights that are meant, in any scale."""
     for domain, weight in weights.items():
         if domain not in num_tokens:
             present = ", ".join(sorted(num_tokens)) or "none"
@@ -35,19 +90,21 @@ def resolve_mixture(
                 f"the mixture's weight of {domain!r} is {weight}; it must be above 0 (leave a domain out to draw "
                 "nothing from it)"
             )
-    wanted = dict(weights) or {domain: float(count) for domain, count in num_tokens.items() if count}
-    usable = {domain: weight for domain, weight in sorted(wanted.items()) if num_sequences[domain] > 0}
-    if not usable:
-        have = ", ".join(f"{domain} {num_tokens[domain]} tokens" for domain in sorted(wanted)) or "no tokens at all"
-        raise InputError(
-            f"no domain of the mixture has one training sequence ({have}); add text or lower sequence_tokens"
+    return dict(weights) or {domain: float(count) for domain, count in num_tokens.items() if count}
+
+
+def _nothing_left(
+    step: int,
+    limit: int,
+    wanted: Mapping[str, float],
+    num_tokens: Mapping[str, int],
+    num_sequences: Mapping[str, Mapping[int, int]],
+) -> str:
+    there = sorted({length for domain in wanted for length, count in num_sequences.get(domain, {}).items() if count})
+    if there:
+        return (
+            f"length_schedule allows at most {limit} tokens a sequence {_when(step)}, but the shortest one has "
+            f"{there[0]}; raise longest_tokens there"
         )
-    total = math.fsum(usable.values())
-    return Mixture(
-        weights={domain: weight / total for domain, weight in usable.items()},
-        warnings=tuple(
-            f"domain {domain!r} has {num_tokens[domain]} tokens, less than one sequence; its share goes to the "
-            "other domains"
-            for domain in sorted(set(wanted) - set(usable))
-        ),
-    )
+    have = ", ".join(f"{domain} {num_tokens[domain]} tokens" for domain in sorted(wanted)) or "no tokens at all"
+    return f"no domain of the mixture has a training sequence ({have}); add text"

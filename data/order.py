@@ -1,189 +1,166 @@
-"""Which sequence stands at which place of a training run: a pure function, so that nothing has to be saved to go on.
+"""Which sequences stand in which batch of a training run: a pure function, so that nothing has to be saved to go on.
 
-    order = SampleOrder(seed=0, weights={"prose": 0.7, "code": 0.3}, num_sequences={"prose": 900, "code": 400})
-    samples = order.batch(step=12, batch_sequences=8)
+    phases = [Phase(first_step=0, weights={"prose": 0.7, "code": 0.3}, longest_tokens=1024)]
+    pools = {"prose": {1024: 900}, "code": {1024: 400}}
+    order = SampleOrder(seed=0, num_sequences=pools, phases=phases, batch_tokens=32 * 1024)
+    samples = order.batch(12)[rank_rows(32, rank=1, world_size=4)]
 
-Sample n of a run depends on the seed, the mixture and the number of sequences of each domain; never on ranks,
-micro-batches, workers or restarts.
+A pool is all sequences of one length of one domain; a draw is the number of a batch before draws are excluded. What a
+draw holds depends on the seed, the phases, the batch and the sizes of the pools; never on ranks, micro-batches,
+threads or restarts, and the exclusion of other draws does not move it.
 
-* Domains take turns by a table of PERIOD slots, made by Tijdeman's rule for the chairman assignment problem (R.
-  Tijdeman, The chairman assignment problem, Discrete Mathematics 32, 1980): after any number n of samples each domain
-  has had its share of n within 1 - 1/(2k - 2) samples for k domains, so any window is within 2 samples of its shares.
-  Weights are rounded to multiples of 1/PERIOD, and none to zero.
-* Within a domain each epoch is a permutation of all its sequences, another one in each epoch: a Feistel network over
-  the next power of four with cycle walking (Black and Rogaway, Ciphers with arbitrary finite domains, CT-RSA 2002). It
-  needs no memory and gives any element at once.
+* All rows of a batch have one length. Lengths take turns at batches, and within a length the domains take turns at
+  rows, both by the tables of `data.turns`; in a phase each pool of a domain has its natural part of the domain's
+  share, so that all its pools are read equally often. Shares are rounded to multiples of 1/PERIOD, none to zero.
+* Within a pool each epoch is a permutation of all its sequences, another one in each epoch: a Feistel network with
+  cycle walking (Black and Rogaway, Ciphers with arbitrary finite domains, CT-RSA 2002), which needs no memory and gives
+  any element at once. The turns of a pool before a phase have a closed form, so epochs go on across phases.
+* In every window of batches in one phase a domain's tokens are within `window_bounds` of its rounded share: 2 samples
+  where all rows have one length. A window over m phases is the sum of m such windows, and one that leaves out
+  excluded draws is a window less these: it strays by no more than both together.
 """
 
-import hashlib
-import math
+import threading
+from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-PERIOD = 10_000
-ROUNDS = 8
-BLOCK = 1024
-GOLDEN = np.uint64(0x9E3779B97F4A7C15)  # SplitMix64's increment
+from data.permutation import derive_key, permute
+from data.phase_order import PhaseOrder, Pool, Samples
+
+CHUNK = 2**20
 
 
 @dataclass(frozen=True, kw_only=True)
-class Samples:
-    """Arrays of one shape [n]. domain: int32, an index into `SampleOrder.domains`; sequence: int64, an index into the
-    domain; epoch: int64, from 0.
+class Phase:
+    """How batches are drawn from first_step on, a draw counted from 0. weights: positive share of each domain's tokens,
+    in any scale. longest_tokens: longer sequences are not drawn.
     """
 
-    domain: np.ndarray
-    sequence: np.ndarray
-    epoch: np.ndarray
-
-    def __len__(self) -> int:
-        return len(self.domain)
-
-    @staticmethod
-    def joined(parts: Sequence["Samples"]) -> "Samples":
-        """One behind the other."""
-        return Samples(
-            domain=np.concatenate([part.domain for part in parts]),
-            sequence=np.concatenate([part.sequence for part in parts]),
-            epoch=np.concatenate([part.epoch for part in parts]),
-        )
-
-    def __getitem__(self, rows: slice) -> "Samples":
-        return Samples(domain=self.domain[rows], sequence=self.sequence[rows], epoch=self.epoch[rows])
+    first_step: int
+    weights: Mapping[str, float]
+    longest_tokens: int
 
 
 class SampleOrder:
-    """The order of one training run."""
+    """The order of one training run. Safe to use from several threads."""
 
-    def __init__(self, *, seed: int, weights: Mapping[str, float], num_sequences: Mapping[str, int]) -> None:
-        """weights: positive share of each domain, in any scale. num_sequences: at least one for each domain of
-        `weights`.
+    def __init__(
+        self,
+        *,
+        seed: int,
+        num_sequences: Mapping[str, Mapping[int, int]],
+        phases: Sequence[Phase],
+        batch_tokens: int,
+        excluded: Sequence[tuple[int, int]] = (),
+    ) -> None:
+        """num_sequences: domain -> length -> sequences of that length. phases: the first begins at 0; each domain of
+        its weights has a sequence that it allows. batch_tokens: a batch of one length has batch_tokens // length rows.
+        excluded: ranges [first, last) of draws that are left out, ascending and disjoint.
         """
-        assert weights and all(weight > 0 and math.isfinite(weight) for weight in weights.values()), (
-            f"weights {dict(weights)} are not positive"
+        first_steps = [phase.first_step for phase in phases]
+        assert first_steps and first_steps[0] == 0 and first_steps == sorted(set(first_steps)), (
+            f"phases begin at {first_steps}"
         )
-        assert all(num_sequences[domain] > 0 for domain in weights), "a domain without a sequence"
-        self.seed = seed
-        self.domains: tuple[str, ...] = tuple(sorted(weights))
-        self.num_sequences = np.array([num_sequences[domain] for domain in self.domains], dtype=np.int64)
-        self.slots: dict[str, int] = dict(
-            zip(self.domains, _slots([weights[domain] for domain in self.domains]), strict=True)
-        )
-        self._keys = [derive_key("domain", seed, domain) for domain in self.domains]
-        self._latest: tuple[int, Samples] | None = None
-        self._table = take_turns(list(self.slots.values()))
-        self._turns = np.array(list(self.slots.values()), dtype=np.int64)
-        self._earlier_turns = np.empty(PERIOD, dtype=np.int64)
-        for domain in range(len(self.domains)):
-            mine = self._table == domain
-            self._earlier_turns[mine] = np.arange(mine.sum())
+        self.domains: tuple[str, ...] = tuple(sorted({domain for phase in phases for domain in phase.weights}))
+        self._first_steps = first_steps
+        self._phases = tuple(phases)
+        self._batch_tokens = batch_tokens
+        self._pools = [
+            Pool(domain, name, length, count, derive_key("pool", seed, name, length))
+            for domain, name in enumerate(self.domains)
+            for length, count in sorted(num_sequences[name].items())
+            if count > 0
+        ]
+        self._excluded = tuple(excluded)
+        self._kept_from: list[int] = []  # the step from which on as many ranges are skipped
+        self._skipped = [0]
+        end = 0
+        for first, last in self._excluded:
+            assert end <= first < last, f"excluded ranges {self._excluded} are not ascending and disjoint"
+            self._kept_from.append(first - self._skipped[-1])
+            self._skipped.append(self._skipped[-1] + last - first)
+            end = last
+        self._lock = threading.Lock()
+        self._turns_before: list[Mapping[Pool, int]] = [dict.fromkeys(self._pools, 0)]
+        self._orders: dict[int, PhaseOrder] = {}
+        for index in range(len(phases) - 1):
+            made = self._make(index)
+            self._turns_before.append(made.turns_before(first_steps[index + 1] - first_steps[index]))
 
-    def samples(self, positions: np.ndarray) -> Samples:
-        """The samples at positions: int64[n] of the run, each >= 0, in the order given. O(n)."""
-        positions = np.asarray(positions, dtype=np.int64)
-        assert positions.size == 0 or positions.min() >= 0, "a negative position"
-        slot = positions % PERIOD
-        domain = self._table[slot]
-        turn = positions // PERIOD * self._turns[domain] + self._earlier_turns[slot]
-        epoch = turn // self.num_sequences[domain]
-        place = turn % self.num_sequences[domain]
-        sequence = np.empty_like(place)
-        for index, key in enumerate(self._keys):
-            mine = domain == index
-            epoch_keys = _mixed(np.uint64(key) ^ _mixed(epoch[mine].astype(np.uint64) + GOLDEN))
-            sequence[mine] = permute(place[mine], int(self.num_sequences[index]), epoch_keys)
-        return Samples(domain=domain, sequence=sequence, epoch=epoch)
+    def draw(self, step: int) -> int:
+        """Which draw a step takes, both from 0. O(log n) in the excluded ranges."""
+        if not self._excluded:
+            return step
+        return step + self._skipped[bisect_right(self._kept_from, step)]
 
-    def batch(self, *, step: int, batch_sequences: int) -> Samples:
-        """The samples of a step, counted from 0: [batch_sequences]. Worked out BLOCK at a time, so steps in turn are
-        cheap.
+    def batch(self, step: int) -> Samples:
+        """The samples of a step, from 0: batch_tokens // length of them."""
+        return self.samples_of_draw(self.draw(step))
+
+    def samples_of_draw(self, draw: int) -> Samples:
+        """The samples of a draw, excluded or not. O(1); cheapest for draws in turn."""
+        assert draw >= 0, f"draw {draw}"
+        index = bisect_right(self._first_steps, draw) - 1
+        return self._order(index).batch(draw - self._first_steps[index])
+
+    def samples_before(self, draw: int) -> dict[tuple[str, int], int]:
+        """(domain, length) -> how many samples of the pool stand in all draws before, excluded ones among them."""
+        index = bisect_right(self._first_steps, draw) - 1
+        turns = self._order(index).turns_before(draw - self._first_steps[index])
+        return {(pool.name, pool.length): count for pool, count in turns.items()}
+
+    def counts(self, num_steps: int) -> dict[tuple[str, int], np.ndarray]:
+        """(domain, length) -> int64[sequences of the pool]: how often steps 0 to num_steps read each.
+
+        Time in proportion to the pools and to the excluded draws, not to num_steps.
         """
-        start, end = step * batch_sequences, (step + 1) * batch_sequences
-        blocks = [self._block(number) for number in range(start // BLOCK, -(-end // BLOCK))]
-        rows = slice(start % BLOCK, start % BLOCK + batch_sequences)
-        return Samples.joined(blocks)[rows] if len(blocks) > 1 else blocks[0][rows]
+        draws = self.draw(num_steps - 1) + 1 if num_steps else 0
+        turns = self.samples_before(draws)
+        found = {}
+        for pool in self._pools:
+            epochs, rest = divmod(turns[pool.name, pool.length], pool.size)
+            counts = np.full(pool.size, epochs, dtype=np.int64)
+            for start in range(0, rest, CHUNK):
+                counts[permute(np.arange(start, min(start + CHUNK, rest)), pool.size, pool.epoch_key(epochs))] += 1
+            found[pool.name, pool.length] = counts
+        for first, last in self._excluded:
+            for draw in range(first, min(last, draws)):
+                samples = self.samples_of_draw(draw)
+                for domain in np.unique(samples.domain):
+                    counts = found[self.domains[domain], samples.length]
+                    np.subtract.at(counts, samples.sequence[samples.domain == domain], 1)
+        return found
 
-    def _block(self, number: int) -> Samples:
-        """Samples number * BLOCK and the following; the latest block is kept."""
-        kept = self._latest
-        if kept is None or kept[0] != number:
-            positions = np.arange(number * BLOCK, (number + 1) * BLOCK, dtype=np.int64)
-            kept = self._latest = (number, self.samples(positions))
-        return kept[1]
+    def tokens_per_draw(self, phase: int) -> dict[tuple[str, int], float]:
+        """(domain, length) -> tokens of the pool in a draw of a phase in the long run, by the rounded shares."""
+        return {(pool.name, pool.length): tokens for pool, tokens in self._order(phase).tokens_per_draw().items()}
 
+    def window_bounds(self, phase: int) -> dict[str, float]:
+        """Domain -> how many tokens, at most, it may be off its share in any window of draws within a phase."""
+        return {self.domains[domain]: bound for domain, bound in self._order(phase).window_bounds().items()}
 
-def take_turns(slots: list[int]) -> np.ndarray:
-    """int32[PERIOD]: whose turn it is. slots: turns of each domain, which sum to PERIOD.
+    def _order(self, index: int) -> PhaseOrder:
+        """A phase's order; those of the latest two are kept."""
+        found = self._orders.get(index)
+        if found is None:
+            with self._lock:
+                found = self._orders.get(index)
+                if found is None:
+                    found = self._make(index)
+                    self._orders = dict([*self._orders.items(), (index, found)][-2:])
+        return found
 
-    Tijdeman's rule: among the domains that may take turn t without getting too far ahead, the one that would first
-    fall too far behind. In whole numbers, so that every machine makes the same table.
-    """
-    assert sum(slots) == PERIOD and min(slots) > 0, f"{slots} are no shares of {PERIOD}"
-    count = len(slots)
-    if count == 1:
-        return np.zeros(PERIOD, dtype=np.int32)
-    scale = 2 * count - 2
-    taken = [0] * count
-    table = np.empty(PERIOD, dtype=np.int32)
-    for turn in range(1, PERIOD + 1):
-        chosen, best_slack, best_share = -1, 0, 1
-        for domain, share in enumerate(slots):
-            behind = turn * share - taken[domain] * PERIOD
-            if behind * scale < PERIOD:
-                continue
-            slack = PERIOD * (scale - 1) - behind * scale
-            if chosen < 0 or slack * best_share < best_slack * share:
-                chosen, best_slack, best_share = domain, slack, share
-        table[turn - 1] = chosen
-        taken[chosen] += 1
-    assert taken == slots, "the table does not give each domain its share"
-    return table
-
-
-def permute(places: np.ndarray, size: int, key: int | np.ndarray) -> np.ndarray:
-    """int64[n]: where a keyed permutation of range(size) puts each of places: int64[n]. key: one for all, or
-    uint64[n], one for each place.
-    """
-    half_bits = max(1, (max(size - 1, 1).bit_length() + 1) // 2)
-    half_mask = np.uint64((1 << half_bits) - 1)
-    shift = np.uint64(half_bits)
-    result = np.asarray(places, dtype=np.int64).astype(np.uint64)
-    keys = np.broadcast_to(np.asarray(key, dtype=np.uint64), result.shape)
-    outside = np.arange(len(result))
-    while len(outside):
-        value, round_keys = result[outside], keys[outside]
-        left, right = value >> shift, value & half_mask
-        for _ in range(ROUNDS):
-            round_keys = _mixed(round_keys + GOLDEN)
-            left, right = right, left ^ (_mixed(right ^ round_keys) & half_mask)
-        value = (left << shift) | right
-        result[outside] = value
-        outside = outside[value >= np.uint64(size)]
-    return result.astype(np.int64)
+    def _make(self, index: int) -> PhaseOrder:
+        phase = self._phases[index]
+        weights = {domain: phase.weights[name] for domain, name in enumerate(self.domains) if name in phase.weights}
+        allowed = [pool for pool in self._pools if pool.length <= phase.longest_tokens and pool.domain in weights]
+        return PhaseOrder(weights, allowed, self._turns_before[index], self._batch_tokens)
 
 
-def derive_key(*parts: str | int) -> int:
-    """A 64-bit key that is the same everywhere for the same parts."""
-    return int.from_bytes(hashlib.blake2b(repr(parts).encode(), digest_size=8).digest(), "little")
-
-
-def _mixed(value: np.ndarray) -> np.ndarray:
-    """SplitMix64's finalizer: uint64[n] -> uint64[n]."""
-    value = (value ^ (value >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    value = (value ^ (value >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return value ^ (value >> np.uint64(31))
-
-
-def _slots(weights: list[float]) -> list[int]:
-    """Whole numbers in proportion to the weights, each at least 1, which sum to PERIOD (largest remainder)."""
-    total = math.fsum(weights)
-    exact = [weight / total * PERIOD for weight in weights]
-    slots = [max(1, math.floor(share)) for share in exact]
-    by_remainder = sorted(range(len(weights)), key=lambda i: (math.floor(exact[i]) - exact[i], i))
-    for index in by_remainder[: max(0, PERIOD - sum(slots))]:
-        slots[index] += 1
-    while sum(slots) > PERIOD:
-        slots[slots.index(max(slots))] -= 1
-    return slots
+def rank_rows(batch_sequences: int, rank: int, world_size: int) -> slice:
+    """A rank's rows of a batch: contiguous, and as even as whole rows allow."""
+    assert 0 <= rank < world_size, f"rank {rank} of {world_size}"
+    return slice(rank * batch_sequences // world_size, (rank + 1) * batch_sequences // world_size)

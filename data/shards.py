@@ -2,44 +2,94 @@
 map.
 
     write_shard(path, header, ids=..., domain="prose", tokens=tokens, offsets=offsets)
-    streams = open_streams(folder)          # domain -> TokenStream
-    streams["prose"].read(5_000, 1_025)     # across the borders of shards
+    shard = TokenShard(path, header)
+    shard.read()[shard.offsets[7] : shard.offsets[8]]      # document 7
 
-Columns: id: string, domain: string, tokens: large_list<uint16 | uint32>, each document with its end-of-document token.
-The schema's metadata holds the header and a digest of the tokens, so that a shard can be checked by itself. The stream
-form of Arrow IPC is the one that `datasets.Dataset.from_file` opens; the file form it does not. A stream has no
-footer, so a cut file is known by its missing end marker.
+Columns: id: string, domain: dictionary<string>, tokens: large_list<uint16 | uint32>, each document with its
+end-of-document token. The schema's metadata holds the header, that of each record batch the sha256 of its tokens, of
+their offsets and of its ids, so that a shard can be checked by itself and one batch without the others.
 """
 
 import hashlib
-import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
+from data.arrow_stream import Metadata, read_stream, write_stream
 from data.errors import InputError
 from data.vocabulary import token_dtype
 
-FORMAT = "longhaul-tokens-1"
+FORMAT = "longhaul-tokens-2"
 SUFFIX = ".arrow"
-END_OF_STREAM = b"\xff\xff\xff\xff\0\0\0\0"  # Arrow columnar format, "IPC Streaming Format"
+BATCH_TOKENS = 1 << 20
 
 
 @dataclass(frozen=True, kw_only=True)
 class ShardHeader:
-    """What a shard's metadata says of its tokens."""
+    """What a shard's metadata says of its tokens. vocabulary_size: ids that there are; padded_vocabulary_size: rows of
+    the model's matrices, which decide the type, so that tokens and what a model says of them have one.
+    """
 
     vocabulary_size: int
+    padded_vocabulary_size: int
     end_id: int
     vocabulary_digest: str
 
     @property
     def dtype(self) -> np.dtype:
-        return token_dtype(self.vocabulary_size)
+        """uint16 or uint32."""
+        return token_dtype(self.padded_vocabulary_size)
+
+    def metadata(self) -> dict[str, str]:
+        """The header as the metadata of an Arrow schema."""
+        return {
+            "dtype": self.dtype.name,
+            "vocabulary_size": str(self.vocabulary_size),
+            "padded_vocabulary_size": str(self.padded_vocabulary_size),
+            "end_id": str(self.end_id),
+            "vocabulary_digest": self.vocabulary_digest,
+        }
+
+    @classmethod
+    def parse(cls, metadata: Mapping[str, str]) -> "ShardHeader":
+        """The header in the metadata of an Arrow schema. Raises ValueError if it is none."""
+        try:
+            header = cls(
+                vocabulary_size=int(metadata["vocabulary_size"]),
+                padded_vocabulary_size=int(metadata["padded_vocabulary_size"]),
+                end_id=int(metadata["end_id"]),
+                vocabulary_digest=metadata["vocabulary_digest"],
+            )
+            consistent = 0 <= header.end_id < header.vocabulary_size <= header.padded_vocabulary_size
+            if not consistent or metadata["dtype"] != header.dtype.name:
+                raise ValueError(f"{header} cannot have {metadata['dtype']} tokens")
+        except KeyError as error:
+            raise ValueError(f"its header has no {error}") from error
+        return header
+
+
+@dataclass(frozen=True, kw_only=True)
+class BatchEntry:
+    """Where a record batch's numbers stand in its file.
+
+    tokens: num_tokens numbers of the header's dtype at byte tokens_offset. offsets: int64[num_documents + 1] at byte
+    offsets_offset, counted from the batch's first token. shard: the file's name. Both sha256 are of the bytes there.
+    """
+
+    domain: str
+    shard: str
+    shard_bytes: int
+    num_documents: int
+    num_tokens: int
+    tokens_offset: int
+    tokens_sha256: bytes
+    offsets_offset: int
+    offsets_sha256: bytes
 
 
 def shard_name(domain: str, number: int) -> str:
@@ -48,45 +98,41 @@ def shard_name(domain: str, number: int) -> str:
 
 
 def write_shard(
-    path: Path, header: ShardHeader, *, ids: pa.Array, domain: str, tokens: np.ndarray, offsets: np.ndarray
+    path: Path,
+    header: ShardHeader,
+    *,
+    ids: pa.Array,
+    domain: str,
+    tokens: np.ndarray,
+    offsets: np.ndarray,
+    batch_tokens: int = BATCH_TOKENS,
 ) -> None:
     """Write one shard; the same bytes for the same content. A reader sees the whole file or none, even after a crash.
 
     ids: string[num_documents]. tokens: uint16|uint32[n] of the header's dtype, offsets: int64[num_documents + 1].
+    batch_tokens: most tokens of a record batch; a longer document has one of its own.
     """
     assert tokens.dtype == header.dtype, f"{tokens.dtype} tokens for a vocabulary of {header.vocabulary_size}"
     assert len(ids) == len(offsets) - 1 and offsets[0] == 0 and offsets[-1] == len(tokens), (
         "offsets do not cover the tokens"
     )
+    assert (np.diff(offsets) > 0).all(), "a document without a token, not even its end"
     assert tokens.size == 0 or int(tokens.max()) < header.vocabulary_size, "an id outside the vocabulary"
-    metadata = {
-        "format": FORMAT,
-        "dtype": header.dtype.name,
-        "vocabulary_size": str(header.vocabulary_size),
-        "end_id": str(header.end_id),
-        "vocabulary_digest": header.vocabulary_digest,
-        "tokens_digest": _digest(tokens, offsets),
-    }
-    lists = pa.LargeListArray.from_arrays(pa.array(offsets, pa.int64()), pa.array(tokens))
-    domains = pa.array([domain] * len(ids), pa.string())
-    batch = pa.record_batch([ids.cast(pa.string()), domains, lists], names=["id", "domain", "tokens"])
-    schema = batch.schema.with_metadata(metadata)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        with open(temporary, "wb") as file:
-            with pa.ipc.new_stream(file, schema) as writer:
-                writer.write_batch(batch)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
-    descriptor = os.open(path.parent, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+    ids, name = ids.cast(pa.string()), pa.array([domain], pa.string())
+
+    def batches() -> Iterator[tuple[pa.RecordBatch, Metadata]]:
+        for first, end in _batch_ranges(offsets, batch_tokens):
+            part = np.ascontiguousarray(tokens[offsets[first] : offsets[end]])
+            places = np.asarray(offsets[first : end + 1] - offsets[first], np.int64)
+            lists = pa.LargeListArray.from_arrays(pa.array(places), pa.array(part))
+            domains = pa.DictionaryArray.from_arrays(pa.array(np.zeros(end - first, np.int8)), name)
+            batch = pa.record_batch([ids.slice(first, end - first), domains, lists], schema)
+            yield batch, {"tokens_sha256": _sha256(part), "offsets_sha256": _sha256(places), "ids_sha256": _ids(batch)}
+
+    schema = _schema(header).with_metadata(
+        {"format": FORMAT, **header.metadata(), "domain": domain, "num_documents": str(len(ids))}
+    )
+    write_stream(path, schema, batches())
 
 
 class TokenShard:
@@ -97,39 +143,23 @@ class TokenShard:
         vocabulary.
         """
         self.path = path
-        try:
-            mapped = pa.memory_map(str(path), "r")
-            if (
-                mapped.size() < len(END_OF_STREAM)
-                or mapped.read_at(len(END_OF_STREAM), mapped.size() - len(END_OF_STREAM)) != END_OF_STREAM
-            ):
-                raise pa.ArrowInvalid("no end marker")
-            reader = pa.ipc.open_stream(mapped)
-            self._batches: list[pa.RecordBatch] = list(reader)
-        except FileNotFoundError as error:
-            raise InputError(f"token shard {path} is missing; run pretokenize again") from error
-        except (pa.ArrowInvalid, OSError) as error:
-            raise InputError(
-                f"token shard {path} cannot be read, it is cut short or no Arrow stream ({error}); delete it and run "
-                "pretokenize again"
-            ) from error
-        metadata = {key.decode(): value.decode() for key, value in (reader.schema.metadata or {}).items()}
+        self._stream = read_stream(path, "token shard")
+        metadata = self._stream.metadata
         if metadata.get("format") != FORMAT:
             raise InputError(f"{path} is not a token shard of format {FORMAT}; run pretokenize again")
-        self.header = ShardHeader(
-            vocabulary_size=int(metadata["vocabulary_size"]),
-            end_id=int(metadata["end_id"]),
-            vocabulary_digest=metadata["vocabulary_digest"],
-        )
-        self.tokens_digest = metadata["tokens_digest"]
-        stored = reader.schema.field("tokens").type
-        if (
-            stored != pa.large_list(pa.from_numpy_dtype(self.header.dtype))
-            or metadata["dtype"] != self.header.dtype.name
-        ):
+        try:
+            self.header = ShardHeader.parse(metadata)
+            self.domain: str = metadata["domain"]
+        except (KeyError, ValueError) as error:
+            raise self._changed(str(error)) from error
+        num_documents = sum(batch.num_rows for batch, _ in self._stream.batches)
+        if not self._stream.batches or metadata.get("num_documents") != str(num_documents):
+            raise self._changed(f"it holds {num_documents} of {metadata.get('num_documents')} documents")
+        if not self._stream.schema.equals(_schema(self.header), check_metadata=False):
+            stored = ", ".join(map(str, self._stream.schema.types))
             raise InputError(
-                f"token shard {path} holds {stored}, but its {self.header.vocabulary_size} ids need "
-                f"{self.header.dtype.name}; run pretokenize again"
+                f"token shard {path} holds {stored}, but its {self.header.padded_vocabulary_size} ids need "
+                f"{_schema(self.header).field('tokens').type}; run pretokenize again"
             )
         if expected is not None and self.header != expected:
             raise InputError(
@@ -138,113 +168,110 @@ class TokenShard:
 
     @property
     def num_tokens(self) -> int:
-        return sum(len(segment) for segment in self.segments)
+        return sum(len(tokens) for tokens in self.batches)
 
     @cached_property
-    def segments(self) -> list[np.ndarray]:
-        """The tokens of all documents in order: views of the mapped file, uint16|uint32[n] each."""
-        return [_values(batch.column("tokens")) for batch in self._batches]
+    def batches(self) -> list[np.ndarray]:
+        """The tokens of each record batch: views of the mapped file, uint16|uint32[n] each."""
+        return [batch.column("tokens").values.to_numpy() for batch, _ in self._stream.batches]
 
     @cached_property
     def offsets(self) -> np.ndarray:
         """int64[num_documents + 1] into the shard's tokens."""
-        lengths = [np.diff(batch.column("tokens").offsets.to_numpy()) for batch in self._batches]
-        return (
-            np.concatenate([np.zeros(1, np.int64), np.cumsum(np.concatenate(lengths))])
-            if lengths
-            else np.zeros(1, np.int64)
-        )
+        lengths = [np.diff(batch.column("tokens").offsets.to_numpy()) for batch, _ in self._stream.batches]
+        return np.concatenate([np.zeros(1, np.int64), np.cumsum(np.concatenate(lengths), dtype=np.int64)])
 
     def ids(self) -> list[str]:
         """The documents' ids, in order."""
-        return [value for batch in self._batches for value in batch.column("id").to_pylist()]
+        return [value for batch, _ in self._stream.batches for value in batch.column("id").to_pylist()]
 
     def read(self) -> np.ndarray:
-        """All tokens: uint16|uint32[n]; a view if the shard is of one batch, as ours are."""
-        return TokenStream([self]).read(0, self.num_tokens)
+        """All tokens: uint16|uint32[n]; a view if the shard is of one record batch."""
+        return self.batches[0] if len(self.batches) == 1 else np.concatenate(self.batches)
+
+    def entries(self) -> list[BatchEntry]:
+        """What the index says of each record batch, as the file has it; nothing is checked."""
+        return [
+            BatchEntry(
+                domain=self.domain,
+                shard=self.path.name,
+                shard_bytes=self._stream.mapped.size,
+                num_documents=batch.num_rows,
+                num_tokens=len(tokens),
+                tokens_offset=self._place(tokens),
+                tokens_sha256=bytes.fromhex(metadata["tokens_sha256"]),
+                offsets_offset=self._place(batch.column("tokens").offsets.to_numpy()),
+                offsets_sha256=bytes.fromhex(metadata["offsets_sha256"]),
+            )
+            for (batch, metadata), tokens in zip(self._stream.batches, self.batches, strict=True)
+        ]
 
     def check(self) -> None:
-        """Read every token once. Raises InputError if a byte has changed since the writing, or an id is outside the
-        vocabulary.
+        """Read every byte of the content once. Raises InputError if one has changed since the writing, or an id is
+        outside the vocabulary, and names the record batch.
         """
-        tokens = self.read()
-        if tokens.size and int(tokens.max()) >= self.header.vocabulary_size:
-            raise InputError(
-                f"token shard {self.path} holds id {tokens.max()}, outside its vocabulary of "
-                f"{self.header.vocabulary_size}; run pretokenize again"
-            )
-        if _digest(tokens, self.offsets) != self.tokens_digest:
-            raise InputError(
-                f"token shard {self.path} has changed since it was written; delete it and run pretokenize again"
-            )
+        for number, ((batch, metadata), tokens) in enumerate(zip(self._stream.batches, self.batches, strict=True)):
+            if tokens.size and int(tokens.max()) >= self.header.vocabulary_size:
+                raise InputError(
+                    f"token shard {self.path} holds id {tokens.max()} in record batch {number}, outside its vocabulary "
+                    f"of {self.header.vocabulary_size}; run pretokenize again"
+                )
+            try:
+                batch.validate(full=True)
+            except pa.ArrowException as error:
+                raise self._changed(f"record batch {number}: {error}") from error
+            found = {
+                "tokens_sha256": _sha256(tokens),
+                "offsets_sha256": _sha256(batch.column("tokens").offsets.to_numpy()),
+                "ids_sha256": _ids(batch),
+            }
+            wrong = [name.removesuffix("_sha256") for name, digest in found.items() if metadata.get(name) != digest]
+            if set(batch.column("domain").to_pylist()) - {self.domain}:
+                wrong.append("domain")
+            if wrong:
+                raise self._changed(f"record batch {number}: {', '.join(wrong)}")
 
-
-class TokenStream:
-    """The tokens of several shards, one behind the other. Offsets are 64-bit throughout."""
-
-    def __init__(self, shards: Iterable[TokenShard]) -> None:
-        shards = list(shards)
-        self._segments: list[np.ndarray] = [segment for shard in shards for segment in shard.segments if len(segment)]
-        self.dtype = shards[0].header.dtype if shards else np.dtype(np.uint16)
-        assert all(shard.header == shards[0].header for shard in shards), (
-            "shards of different vocabularies in one stream"
+    def _changed(self, what: str) -> InputError:
+        return InputError(
+            f"token shard {self.path} has changed since it was written ({what}); delete it and run pretokenize again"
         )
-        self._starts = np.concatenate(
-            [np.zeros(1, np.int64), np.cumsum([len(s) for s in self._segments], dtype=np.int64)]
-        )
 
-    def __len__(self) -> int:
-        return int(self._starts[-1])
-
-    def num_sequences(self, sequence_tokens: int) -> int:
-        """Whole training sequences: sequence i has inputs [i*S, i*S + S) and targets one further."""
-        return max(0, (len(self) - 1) // sequence_tokens)
-
-    def read(self, start: int, count: int) -> np.ndarray:
-        """Tokens start to start + count: a view where they stand in one shard, else a copy of just these."""
-        end = start + count
-        assert start >= 0 and count >= 0 and end <= len(self), f"tokens {start} to {end} of a stream of {len(self)}"
-        segment = int(np.searchsorted(self._starts, start, side="right")) - 1
-        parts = []
-        while start < end:
-            offset = start - int(self._starts[segment])
-            part = self._segments[segment][offset : offset + end - start]
-            parts.append(part)
-            start += len(part)
-            segment += 1
-        if len(parts) == 1:
-            return parts[0]
-        return np.concatenate(parts) if parts else np.empty(0, self.dtype)
+    def _place(self, numbers: np.ndarray) -> int:
+        """The byte of the file at which a view of it begins."""
+        return int(numbers.ctypes.data) - self._stream.mapped.address
 
 
-def open_shards(folder: Path, expected: ShardHeader | None = None) -> dict[str, list[TokenShard]]:
-    """The shards of each domain in order. Raises InputError if one cannot be used, or if one of a domain's numbers is
-    missing.
+def _schema(header: ShardHeader) -> pa.Schema:
+    return pa.schema(
+        [
+            ("id", pa.string()),
+            ("domain", pa.dictionary(pa.int8(), pa.string())),
+            ("tokens", pa.large_list(pa.from_numpy_dtype(header.dtype))),
+        ]
+    )
+
+
+def _batch_ranges(offsets: np.ndarray, batch_tokens: int) -> Iterator[tuple[int, int]]:
+    """First document and end of each record batch. There is always one, which may be empty: a stream without a record
+    batch is one that `datasets` does not open.
     """
-    found: dict[str, list[TokenShard]] = {}
-    for path in sorted(folder.glob(f"*-[0-9][0-9][0-9][0-9][0-9]{SUFFIX}")):
-        domain, _, number = path.name.removesuffix(SUFFIX).rpartition("-")
-        shards = found.setdefault(domain, [])
-        if int(number) != len(shards):
-            raise InputError(
-                f"token shard {folder / shard_name(domain, len(shards))} is missing; run pretokenize again"
-            )
-        shards.append(TokenShard(path, expected))
-    return found
+    first, num_documents = 0, len(offsets) - 1
+    while first < num_documents or first == 0:
+        end = int(np.searchsorted(offsets, offsets[first] + batch_tokens, side="right")) - 1
+        end = min(max(end, first + 1), num_documents)
+        yield first, end
+        if end == num_documents:
+            return
+        first = end
 
 
-def open_streams(folder: Path, expected: ShardHeader | None = None) -> dict[str, TokenStream]:
-    """Domain -> its tokens. Raises InputError as `open_shards`."""
-    return {domain: TokenStream(shards) for domain, shards in open_shards(folder, expected).items()}
+def _sha256(numbers: np.ndarray) -> str:
+    return hashlib.sha256(np.ascontiguousarray(numbers).data).hexdigest()
 
 
-def _values(lists: pa.LargeListArray) -> np.ndarray:
-    """The list's values, without a copy."""
-    offsets = lists.offsets
-    return lists.values.to_numpy(zero_copy_only=True)[offsets[0].as_py() : offsets[-1].as_py()]
-
-
-def _digest(tokens: np.ndarray, offsets: Sequence[int] | np.ndarray) -> str:
-    digest = hashlib.sha256(np.ascontiguousarray(tokens).data)
-    digest.update(np.ascontiguousarray(offsets, dtype=np.int64).data)
+def _ids(batch: pa.RecordBatch) -> str:
+    """sha256 of the ids' lengths in bytes and of the ids behind one another."""
+    column = batch.column("id")
+    digest = hashlib.sha256(pc.binary_length(column).to_numpy(zero_copy_only=False).astype(np.int64).data)
+    digest.update("".join(column.to_pylist()).encode())
     return digest.hexdigest()

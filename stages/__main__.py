@@ -1,5 +1,5 @@
-"""`python -m stages COMMAND`: list artifacts, show a lineage, verify hashes, explain why two keys differ, collect
-garbage."""
+"""`python -m stages COMMAND`: list artifacts, show a lineage, verify hashes, explain why two keys differ, which
+documents a checkpoint has seen, collect garbage."""
 
 import argparse
 

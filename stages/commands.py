@@ -1,4 +1,4 @@
-"""Commands on the store: list, lineage, verify, explain, gc. Run as `python -m stages COMMAND`."""
+"""Commands on the store: list, lineage, verify, explain, seen, gc. Run as `python -m stages COMMAND`."""
 
 import argparse
 from collections.abc import Iterable
@@ -33,6 +33,11 @@ def add_commands(parser: argparse.ArgumentParser) -> None:
     explain.add_argument("b")
     explain.set_defaults(command=_explain)
 
+    seen = commands.add_parser("seen", help="which documents a checkpoint or a finished training has seen")
+    seen.add_argument("artifact", help="key, first digits of it, name or path")
+    seen.add_argument("--out", type=Path, help="write a line of JSON for each of these documents into this file")
+    seen.set_defaults(command=_seen)
+
     collect = commands.add_parser(
         "gc", help="remove what the given recipes do not use (shows it only, unless --delete)"
     )
@@ -41,7 +46,7 @@ def add_commands(parser: argparse.ArgumentParser) -> None:
     collect.add_argument("--delete", action="store_true")
     collect.set_defaults(command=_collect)
 
-    for command in (listing, tree, check, explain, collect):
+    for command in (listing, tree, check, explain, seen, collect):
         add_root_argument(command)
 
 
@@ -115,6 +120,24 @@ def differences(a: Artifact, b: Artifact, store: Store, where: str = "") -> Iter
 
 def _names(entries: Iterable[manifest.InputEntry]) -> str:
     return ", ".join(f"{entry.stage} {entry.key}" for entry in entries) or "none"
+
+
+def _seen(arguments: argparse.Namespace) -> None:
+    from stages.pretrain.seen import read_past, seen, summary, write_lines
+
+    store = Store(arguments.root)
+    past = read_past(store.lookup(arguments.artifact), store)
+    found = seen(past)
+    if arguments.out:
+        write_lines(arguments.out, found)
+    print(f"after step {past.step}: {past.tokens_seen:,} tokens")
+    for row in summary(found):
+        print(
+            f"{row['domain']}: {row['documents_seen']:,} of {row['documents']:,} documents, {row['tokens_seen']:,} "
+            f"tokens of {row['tokens']:,}, at most {row['most_times']:g} times"
+        )
+    for first, last in past.excluded:
+        print(f"left out: draws {first} to {last - 1}")
 
 
 def _collect(arguments: argparse.Namespace) -> None:

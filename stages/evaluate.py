@@ -24,7 +24,6 @@ from stages.journal import Journal
 from stages.scored_model import load_scored_model, make_scorer
 from stages.store import Store
 from stages.suites import SuitesConfig
-from stages.tokenizer import MODEL_FILE
 
 if TYPE_CHECKING:
     from eval.bits_per_byte import DocumentScore, HeldoutDocument
@@ -57,14 +56,14 @@ def run(config: EvaluateConfig, inputs: Inputs, out: Path, journal: Journal) -> 
     started, started_cpu = time.perf_counter(), time.process_time()
     import torch
 
-    from data.vocabulary import END_ID, Vocabulary
+    from data.vocabulary import Vocabulary
     from eval.suites import require_harness
 
     if config.suites.names:
         require_harness()
     torch.set_num_threads(config.threads)
-    vocabulary = Vocabulary.load(inputs["tokenizer"].path / MODEL_FILE)
-    scorer = make_scorer(load_scored_model(inputs["model"]), END_ID, config.batch_tokens)
+    vocabulary = Vocabulary.load_folder(inputs["tokenizer"].path)
+    scorer = make_scorer(load_scored_model(inputs["model"]), vocabulary.end_id, config.batch_tokens)
     texts = heldout_texts(inputs["corpus"].path)
     loaded = time.perf_counter()
 

@@ -1,35 +1,41 @@
-"""Documents to memory-mapped token shards, train/<domain>-<nnnnn>.arrow and heldout/<domain>-<nnnnn>.arrow.
+"""Documents to memory-mapped token shards, train/<domain>-<nnnnn>.arrow and heldout/<domain>-<nnnnn>.arrow, with an
+index.arrow in either folder.
 
     python -m stages.pretokenize RECIPE
 
 Which documents stand in which shard follows from the corpus alone, so a killed attempt goes on behind the shards that
-it left, and the bytes depend neither on kills nor on the number of workers.
+it left, and the bytes depend neither on kills nor on the number of workers. Every document is there once, with one end
+token; where the vocabulary is exact, its tokens stand for every byte of it, and where it is not, the documents that do
+not come back from their tokens are counted.
 """
 
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
-import pyarrow.parquet as pq
 from pydantic import Field
 
 from data.errors import InputError
-from data.shards import ShardHeader, TokenShard, shard_name, write_shard
-from data.vocabulary import END_ID, Vocabulary
+from data.index import write_index
+from data.shards import BatchEntry, ShardHeader, TokenShard, write_shard
+from data.vocabulary import Vocabulary, vocabulary_file
 from stages.base import Facts, Inputs, One, Stage
 from stages.cli import main
 from stages.config import StageConfig, runtime
-from stages.curate.artifact import SPLITS, TRAIN, domain_paths
+from stages.curate.artifact import SPLITS, TRAIN
 from stages.executor import map_shards
 from stages.files import sha256_file
 from stages.journal import Journal
-from stages.tokenizer import MODEL_FILE
+from stages.shard_plan import ShardPlan, plan_shards
+from stages.store import Artifact
+
+LENGTH_BITS = 63  # of a length in tokens, which is an int64
 
 
 class PretokenizeConfig(StageConfig):
@@ -42,36 +48,60 @@ class PretokenizeConfig(StageConfig):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ShardPlan:
-    """Which rows of a corpus file make one shard. text_bytes: their UTF-8 length."""
-
-    split: str
-    domain: str
-    number: int
-    source: Path
-    first_row: int
-    num_rows: int
-    text_bytes: int
-
-    @property
-    def path(self) -> str:
-        """Relative to the artifact."""
-        return f"{self.split}/{shard_name(self.domain, self.number)}"
-
-
-@dataclass(frozen=True, kw_only=True)
 class ShardResult:
+    """length_bits: int64[LENGTH_BITS], entry i is the number of documents whose count of tokens, the end token
+    included, has bit i set. lossy_documents: those whose text does not come back from their tokens.
+    """
+
     num_tokens: int
+    length_bits: np.ndarray
+    lossy_documents: int
+    entries: list[BatchEntry]
     kept: bool
+
+
+class _Encoder:
+    """The tokenizer as the shards need it."""
+
+    def __init__(self, tokenizer: Artifact) -> None:
+        self.vocabulary = Vocabulary.load_folder(tokenizer.path)
+        self.header = ShardHeader(
+            vocabulary_size=self.vocabulary.size,
+            padded_vocabulary_size=tokenizer.facts["padded_vocabulary_size"],
+            end_id=self.vocabulary.end_id,
+            vocabulary_digest=sha256_file(vocabulary_file(tokenizer.path)),
+        )
+        self._token_bytes = self.vocabulary.token_bytes()
+
+    def encode(self, texts: pa.Array) -> tuple[np.ndarray, np.ndarray]:
+        return self.vocabulary.encode_documents(texts, self.header.dtype)
+
+    def num_lossy(self, plan: ShardPlan, texts: pa.Array, tokens: np.ndarray, offsets: np.ndarray) -> int:
+        """Asserts: documents in = documents out, one end token to each and as its last, and with an exact vocabulary
+        the tokens stand for every byte. Returns how many documents another vocabulary does not give back.
+        """
+        name, ends = plan.path, tokens == self.header.end_id
+        assert len(offsets) - 1 == plan.num_rows, f"{name}: {len(offsets) - 1} documents, not {plan.num_rows}"
+        assert int(ends.sum()) == plan.num_rows, f"{name}: not one end token to a document"
+        assert ends[offsets[1:] - 1].all(), f"{name}: a document does not end with its end token"
+        if self._token_bytes is None:
+            pairs = zip(texts, pairwise(offsets), strict=True)
+            return sum(self.vocabulary.decode(tokens[a : b - 1]) != text.as_py() for text, (a, b) in pairs)
+        stand_for = int(np.bincount(tokens, minlength=len(self._token_bytes)) @ self._token_bytes)
+        assert stand_for == plan.text_bytes, f"{name}: tokens of {stand_for} bytes for {plan.text_bytes} bytes of text"
+        return 0
 
 
 def run(config: PretokenizeConfig, inputs: Inputs, out: Path, journal: Journal) -> Facts:
     """Encode every document once; what an earlier attempt finished is checked and kept."""
     started = time.perf_counter()
-    model = inputs["tokenizer"].path / MODEL_FILE
-    vocabulary = Vocabulary.load(model)
-    header = ShardHeader(vocabulary_size=vocabulary.size, end_id=END_ID, vocabulary_digest=sha256_file(model))
-    token_bytes = vocabulary.token_bytes()
+    encoder = _Encoder(inputs["tokenizer"])
+    vocabulary = encoder.vocabulary
+    if vocabulary.method == "plain":
+        journal.warning(
+            "each document is encoded whole by the tokenizer's library, which is several times slower than a table of "
+            f"words: {vocabulary.why}"
+        )
     plans = plan_shards(inputs["corpus"].path, config.shard_bytes)
     if not any(plan.num_rows for plan in plans if plan.split == TRAIN):
         raise InputError("the training part of the corpus is empty; add text to curate.sources, or drop less of it")
@@ -82,15 +112,24 @@ def run(config: PretokenizeConfig, inputs: Inputs, out: Path, journal: Journal) 
 
     def make(plan: ShardPlan) -> ShardResult:
         nonlocal done
-        result = _kept(out, plan, header, token_bytes, journal) or _written(out, plan, header, token_bytes, vocabulary)
+        rows = plan.rows()
+        result = _kept(out, plan, rows, encoder, journal) or _written(out, plan, rows, encoder)
         with lock:
             done += plan.num_rows
             journal.progress("encode", done, total)
         return result
 
     results = map_shards(make, plans, config.workers)
-    facts = _facts(plans, results, header)
+    for split in SPLITS:
+        made = [result.entries for plan, result in zip(plans, results, strict=True) if plan.split == split]
+        write_index(out / split, encoder.header, [entry for entries in made for entry in entries])
+    facts = _facts(plans, results, encoder)
     _assert_conserved(facts["domains"], inputs["corpus"].facts.get("domains", {}))
+    if lossy := sum(result.lossy_documents for result in results):
+        journal.warning(
+            f"{lossy} of {total} documents do not come back from their tokens as they were: {vocabulary.why}; a "
+            "tokenizer trained here loses nothing"
+        )
     seconds = time.perf_counter() - started
     return Facts(
         facts=facts,
@@ -102,34 +141,8 @@ def run(config: PretokenizeConfig, inputs: Inputs, out: Path, journal: Journal) 
     )
 
 
-def plan_shards(corpus: Path, shard_bytes: int) -> list[ShardPlan]:
-    """Every shard of both splits, in order. Each domain file has at least one, which may be empty."""
-    return [
-        ShardPlan(
-            split=split, domain=domain, number=number, source=path, first_row=first, num_rows=rows, text_bytes=size
-        )
-        for split in SPLITS
-        for domain, path in domain_paths(corpus, split).items()
-        for number, (first, rows, size) in enumerate(_row_ranges(path, shard_bytes))
-    ]
-
-
-def _row_ranges(path: Path, shard_bytes: int) -> Iterator[tuple[int, int, int]]:
-    """first row, number of rows and text bytes of consecutive shards of at most shard_bytes bytes or one document."""
-    file = pq.ParquetFile(path)
-    first = row = size = 0
-    for batch in file.iter_batches(columns=["text"]):
-        for length in pc.binary_length(batch.column("text")).to_pylist():
-            if row > first and size + length > shard_bytes:
-                yield first, row - first, size
-                first, size = row, 0
-            row, size = row + 1, size + length
-    if row > first or row == 0:
-        yield first, row - first, size
-
-
 def _remove_strangers(out: Path, plans: list[ShardPlan]) -> None:
-    """What a killed attempt left half-written, and anything else that no shard of this plan is."""
+    """What a killed attempt left half-written, its index, and anything else that no shard of this plan is."""
     wanted = {out / plan.path for plan in plans}
     for split in SPLITS:
         (out / split).mkdir(exist_ok=True)
@@ -138,65 +151,49 @@ def _remove_strangers(out: Path, plans: list[ShardPlan]) -> None:
                 path.unlink()
 
 
-def _kept(
-    out: Path, plan: ShardPlan, header: ShardHeader, token_bytes: np.ndarray, journal: Journal
-) -> ShardResult | None:
+def _kept(out: Path, plan: ShardPlan, rows: pa.Table, encoder: _Encoder, journal: Journal) -> ShardResult | None:
     """The shard that an earlier attempt wrote, if it is there and whole."""
     path = out / plan.path
     if not path.exists():
         return None
     try:
-        shard = TokenShard(path, header)
+        shard = TokenShard(path, encoder.header)
         shard.check()
-        same = shard.ids() == _rows(plan).column("id").to_pylist()
+        same = shard.domain == plan.domain and shard.ids() == rows.column("id").to_pylist()
     except InputError as error:
         journal.warning(f"{error} (it is being written again)")
         same = False
     if not same:
         path.unlink()
         return None
-    tokens = shard.read()
-    _assert_whole(plan, tokens, shard.offsets, token_bytes)
-    return ShardResult(num_tokens=len(tokens), kept=True)
+    lossy = encoder.num_lossy(plan, rows.column("text").combine_chunks(), shard.read(), shard.offsets)
+    return _result(shard, lossy, kept=True)
 
 
-def _written(
-    out: Path, plan: ShardPlan, header: ShardHeader, token_bytes: np.ndarray, vocabulary: Vocabulary
-) -> ShardResult:
-    rows = _rows(plan)
-    tokens, offsets = vocabulary.encode_documents(rows.column("text").combine_chunks())
-    _assert_whole(plan, tokens, offsets, token_bytes)
+def _written(out: Path, plan: ShardPlan, rows: pa.Table, encoder: _Encoder) -> ShardResult:
+    texts, path = rows.column("text").combine_chunks(), out / plan.path
+    tokens, offsets = encoder.encode(texts)
+    lossy = encoder.num_lossy(plan, texts, tokens, offsets)
     ids = rows.column("id").combine_chunks()
-    write_shard(out / plan.path, header, ids=ids, domain=plan.domain, tokens=tokens, offsets=offsets)
-    return ShardResult(num_tokens=len(tokens), kept=False)
+    write_shard(path, encoder.header, ids=ids, domain=plan.domain, tokens=tokens, offsets=offsets)
+    return _result(TokenShard(path, encoder.header), lossy, kept=False)
 
 
-def _rows(plan: ShardPlan) -> pa.Table:
-    """Columns id and text of the shard's documents; only the row groups that hold them are read."""
-    file = pq.ParquetFile(plan.source)
-    schema = pa.schema([("id", pa.string()), ("text", pa.large_string())])
-    sizes = [file.metadata.row_group(group).num_rows for group in range(file.metadata.num_row_groups)]
-    starts = np.cumsum([0, *sizes])
-    end = plan.first_row + plan.num_rows
-    groups = [g for g in range(len(sizes)) if starts[g] < end and starts[g + 1] > plan.first_row]
-    if not groups:
-        return schema.empty_table()
-    table = file.read_row_groups(groups, columns=["id", "text"])
-    return table.slice(plan.first_row - int(starts[groups[0]]), plan.num_rows).cast(schema)
+def _result(shard: TokenShard, lossy_documents: int, *, kept: bool) -> ShardResult:
+    lengths = np.diff(shard.offsets)
+    return ShardResult(
+        num_tokens=shard.num_tokens,
+        length_bits=np.array([(lengths >> bit & 1).sum() for bit in range(LENGTH_BITS)], np.int64),
+        lossy_documents=lossy_documents,
+        entries=shard.entries(),
+        kept=kept,
+    )
 
 
-def _assert_whole(plan: ShardPlan, tokens: np.ndarray, offsets: np.ndarray, token_bytes: np.ndarray) -> None:
-    """Documents in = documents out, one end to each and as its last token, and the tokens stand for every byte."""
-    assert len(offsets) - 1 == plan.num_rows, f"{plan.path}: {len(offsets) - 1} documents, not {plan.num_rows}"
-    assert int((tokens == END_ID).sum()) == plan.num_rows, f"{plan.path}: not one end-of-document token to a document"
-    assert (tokens[offsets[1:] - 1] == END_ID).all(), f"{plan.path}: a document does not end with its end token"
-    stand_for = int(np.bincount(tokens, minlength=len(token_bytes)) @ token_bytes)
-    assert stand_for == plan.text_bytes, f"{plan.path}: tokens of {stand_for} bytes for {plan.text_bytes} bytes of text"
-
-
-def _facts(plans: list[ShardPlan], results: list[ShardResult], header: ShardHeader) -> dict[str, Any]:
-    counted = ("documents", "bytes", "tokens", "shards")
-    domains: dict[str, dict[str, int]] = {}
+def _facts(plans: Sequence[ShardPlan], results: Sequence[ShardResult], encoder: _Encoder) -> dict[str, Any]:
+    counted = ("documents", "bytes", "tokens", "shards", "lossy_documents")
+    domains: dict[str, dict[str, Any]] = {}
+    bits: dict[str, np.ndarray] = {}
     for plan, result in zip(plans, results, strict=True):
         nothing = {f"{split}_{what}": 0 for split in SPLITS for what in counted}
         domain = domains.setdefault(plan.domain, nothing)
@@ -204,17 +201,26 @@ def _facts(plans: list[ShardPlan], results: list[ShardResult], header: ShardHead
         domain[f"{plan.split}_bytes"] += plan.text_bytes
         domain[f"{plan.split}_tokens"] += result.num_tokens
         domain[f"{plan.split}_shards"] += 1
+        domain[f"{plan.split}_lossy_documents"] += result.lossy_documents
+        if plan.split == TRAIN:
+            bits[plan.domain] = bits.get(plan.domain, np.zeros(LENGTH_BITS, np.int64)) + result.length_bits
+    for name, domain in domains.items():
+        # For the arithmetic of length buckets, which take a document apart along the binary digits of its length.
+        domain["train_length_bits"] = np.trim_zeros(bits.get(name, np.zeros(0, np.int64)), "b").tolist()
+    header, vocabulary = encoder.header, encoder.vocabulary
     return {
         "domains": domains,
         "dtype": header.dtype.name,
         "eos_id": header.end_id,
         "vocabulary_size": header.vocabulary_size,
+        "padded_vocabulary_size": header.padded_vocabulary_size,
+        "encoding": {"method": vocabulary.method, "why": vocabulary.why},
         "train_tokens": sum(domain["train_tokens"] for domain in domains.values()),
         "heldout_tokens": sum(domain["heldout_tokens"] for domain in domains.values()),
     }
 
 
-def _assert_conserved(ours: dict[str, dict[str, int]], corpus: dict[str, dict[str, Any]]) -> None:
+def _assert_conserved(ours: dict[str, dict[str, Any]], corpus: dict[str, dict[str, Any]]) -> None:
     """What the corpus says it holds is what was encoded, in documents and bytes."""
     for domain, counts in corpus.items():
         for split in SPLITS:
@@ -225,7 +231,7 @@ def _assert_conserved(ours: dict[str, dict[str, int]], corpus: dict[str, dict[st
 
 STAGE = Stage(
     name="pretokenize",
-    revision=1,
+    revision=2,
     config=PretokenizeConfig,
     inputs={"corpus": One("curate"), "tokenizer": One("tokenizer")},
     run=run,

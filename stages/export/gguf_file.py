@@ -92,7 +92,7 @@ def write(model: Any, tokenizer_model: Path, path: Path, quantisation: Quantisat
     config = model.config
     require_fit(config, quantisation)
     tokenizer = read_sentencepiece(tokenizer_model)
-    require_rows(config.vocab_size, tokenizer)
+    require_rows(config.vocab_size, len(tokenizer.pieces))
     path.parent.mkdir(parents=True, exist_ok=True)
     writer = gguf.GGUFWriter(path, gguf.MODEL_ARCH_NAMES[gguf.MODEL_ARCH.LLAMA])
     _write_architecture(writer, config, quantisation)

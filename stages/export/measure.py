@@ -13,10 +13,9 @@ from stages.export.config import ExportConfig, Form
 from stages.export.gate import GreedyComparison, Measured
 from stages.export.generate import Continuation, continue_prompt
 from stages.export.llama_server import LlamaServer, compare_greedy
-from stages.export.tokenizer import EDGE_TEXTS, differences, load_tokenizer, read_sentencepiece
+from stages.export.tokenizer import EDGE_TEXTS, differences, load_tokenizer
 from stages.journal import Journal
 from stages.scored_model import make_scorer
-from stages.tokenizer import MODEL_FILE
 
 if TYPE_CHECKING:
     from eval.bits_per_byte import HeldoutDocument
@@ -51,11 +50,11 @@ class Outcome:
 
 def build_reference(config: ExportConfig, model: Any, inputs: Inputs, journal: Journal) -> Reference:
     """Measure the checkpoint's own model, which every form has to match."""
-    from data.vocabulary import END_ID, SPACE_SYMBOL, Vocabulary
+    from data.vocabulary import SPACE_SYMBOL, Vocabulary, vocabulary_file
     from eval.bits_per_byte import choose
 
-    tokenizer_model = inputs["tokenizer"].path / MODEL_FILE
-    encode = Vocabulary.load(tokenizer_model).encode
+    vocabulary = Vocabulary.load_folder(inputs["tokenizer"].path)
+    encode, end_id = vocabulary.encode, vocabulary.end_id
     chosen = {
         domain: choose(pairs, max_bytes=config.domain_bytes, seed=config.seed)
         for domain, pairs in heldout_texts(inputs["corpus"].path).items()
@@ -63,18 +62,18 @@ def build_reference(config: ExportConfig, model: Any, inputs: Inputs, journal: J
     documents = {domain: found for domain, found in chosen.items() if found}
     texts = [document.text[:COMPARED_CHARACTERS] for found in documents.values() for document in found[:COMPARED_TEXTS]]
     room = model.config.max_position_embeddings - new_tokens(config.greedy_tokens, model)
-    prompts = [[END_ID, *encode(prompt)][:room] for prompt in config.prompts]
-    greedy = [continue_with(model, prompt, config.greedy_tokens, END_ID) for prompt in prompts]
+    prompts = [[end_id, *encode(prompt)][:room] for prompt in config.prompts]
+    greedy = [continue_with(model, prompt, config.greedy_tokens, end_id) for prompt in prompts]
     return Reference(
         model=model,
-        tokenizer_model=tokenizer_model,
+        tokenizer_model=vocabulary_file(inputs["tokenizer"].path),
         encode=encode,
-        end_id=END_ID,
+        end_id=end_id,
         documents=documents,
-        texts=[text for text in texts if SPACE_SYMBOL not in text],
+        texts=[text for text in (*vocabulary.special_pieces(), *texts) if SPACE_SYMBOL not in text],
         prompts=prompts,
         greedy=greedy,
-        bits_per_byte=_bits_per_byte(config, model, encode, END_ID, documents, journal),
+        bits_per_byte=_bits_per_byte(config, model, encode, end_id, documents, journal),
     )
 
 
@@ -186,6 +185,4 @@ def _measure_gguf(config: ExportConfig, form: Form, reference: Reference, out: P
 
 
 def _tokenizer_differences(reference: Reference, encode: Callable[[str], Sequence[int]]) -> tuple[str, ...]:
-    return tuple(
-        differences(read_sentencepiece(reference.tokenizer_model).encode, encode, [*EDGE_TEXTS, *reference.texts])
-    )
+    return tuple(differences(reference.encode, encode, [*EDGE_TEXTS, *reference.texts]))

@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from data.errors import InputError
+from data.vocabulary import vocabulary_file
 from stages.base import Facts, Inputs
-from stages.export import gguf_file
+from stages.export import gguf_file, tokenizer
 from stages.export.config import ExportConfig, Form
 from stages.export.gate import Measured, increases, objections
 from stages.export.measure import QUANTISATION, Reference, build_reference, continue_with, measure, new_tokens
@@ -36,12 +37,15 @@ def run(config: ExportConfig, inputs: Inputs, out: Path, journal: Journal) -> Fa
     torch.set_num_threads(config.threads)
     checkpoint = inputs["model"]
     model = load_scored_model(checkpoint)
-    unfit = {
-        form: gguf_file.unfit(model.config, QUANTISATION[form]) if form in QUANTISATION else [] for form in config.forms
-    }
+    source = vocabulary_file(inputs["tokenizer"].path)
+    unfit = {form: tokenizer.unfit(source, gguf=form in QUANTISATION) for form in config.forms}
+    for form in set(config.forms) & set(QUANTISATION):
+        unfit[form] += gguf_file.unfit(model.config, QUANTISATION[form])
     if all(unfit.values()):
         reasons = "; ".join(f"{form.value}: {', '.join(why)}" for form, why in unfit.items())
-        raise InputError(f"none of export.forms can hold this model ({reasons}); add another form, or change [model]")
+        raise InputError(
+            f"none of export.forms can hold this model ({reasons}); add another form, or change [model] or [tokenizer]"
+        )
     reference = build_reference(config, model, inputs, journal)
     forms: dict[str, dict[str, Any]] = {}
     measurements: dict[str, dict[str, float]] = {}
@@ -111,7 +115,7 @@ def _refuse(form: Form, facts: Mapping[str, Any], reasons: Sequence[str], journa
 def _samples(config: ExportConfig, reference: Reference) -> list[dict[str, str]]:
     from data.vocabulary import Vocabulary
 
-    decode = Vocabulary.load(reference.tokenizer_model).decode
+    decode = Vocabulary.load_folder(reference.tokenizer_model.parent).decode
     room = reference.model.config.max_position_embeddings - new_tokens(config.sample_tokens, reference.model)
     found = []
     for number, text in enumerate(config.prompts):

@@ -1,9 +1,8 @@
-"""The tokenizer of an exported model: tokenizer.json for Hugging Face, and the token list of a GGUF file, both from the
-SentencePiece model.
+"""The tokenizer of an exported model: tokenizer.json for Hugging Face, and the token list of a GGUF file.
 
 The loaders that convert a SentencePiece model by guessing give other ids for leading spaces and for "</s>" written in a
-text, so both forms are built here from the model's own pieces, and `differences` compares what was exported with
-SentencePiece itself.
+text, so both forms are built here from the model's own pieces, and `differences` compares what was exported with the
+vocabulary itself. A tokenizer.json goes into the Hugging Face form as it is, less what would add to a text.
 """
 
 import json
@@ -13,10 +12,17 @@ from pathlib import Path
 from typing import Any
 
 from data.errors import InputError
-from data.vocabulary import SPACE_SYMBOL
-from stages.tokenizer import MODEL_FILE
-
-NORMAL, UNKNOWN, CONTROL, USER_DEFINED, UNUSED, BYTE = 1, 2, 3, 4, 5, 6  # of SentencePiece; GGUF counts the same
+from data.sentencepiece_vocabulary import (
+    BPE,
+    CONTROL,
+    NORMAL,
+    UNKNOWN,
+    UNUSED,
+    USER_DEFINED,
+    losing_settings,
+    read_model,
+)
+from data.vocabulary import CONFIG_FILE, JSON_FILE, MODEL_FILE, SPACE_SYMBOL, Vocabulary, configured_end_token
 
 EDGE_TEXTS = (
     *(
@@ -60,45 +66,45 @@ class SentencePieceModel:
     pieces: tuple[Piece, ...]
     unk_id: int
     eos_id: int
-    encode: Callable[[str], list[int]]
+
+
+def unfit(source: Path, *, gguf: bool) -> list[str]:
+    """Why this tokenizer has no exact form, one sentence each; known before any work. source: tokenizer.model or
+    tokenizer.json; gguf: the form is a GGUF file, not Hugging Face's.
+    """
+    if source.suffix == ".json":
+        return ["its tokenizer is a tokenizer.json; GGUF files are written from SentencePiece models"] if gguf else []
+    proto = read_model(source.read_bytes())
+    reasons = losing_settings(proto)
+    if proto.trainer_spec.model_type != BPE:
+        reasons.insert(0, "is not BPE, and readers of other formats round its scores in other ways")
+    if any(piece.type == UNUSED for piece in proto.pieces):
+        reasons.append("has unused pieces, which readers of other formats do not take apart")
+    return [f"its tokenizer {reason}" for reason in reasons]
 
 
 def read_sentencepiece(path: Path) -> SentencePieceModel:
     """Raises InputError for a model that the exported forms could not reproduce exactly: another algorithm than BPE, a
     normaliser that rewrites text, a dummy prefix (which readers also put after each special token), no byte pieces.
     """
-    import sentencepiece
-    from sentencepiece import sentencepiece_model_pb2
-
-    proto = sentencepiece_model_pb2.ModelProto()  # type: ignore[attr-defined]
-    proto.ParseFromString(path.read_bytes())
-    processor = sentencepiece.SentencePieceProcessor(model_file=str(path))
-    kinds = {piece.type for piece in proto.pieces}
-    refused = {
-        "is not BPE": proto.trainer_spec.model_type != 2,
-        "has a normaliser that rewrites text": proto.normalizer_spec.name != "identity"
-        or proto.normalizer_spec.precompiled_charsmap != b"",
-        "adds a dummy prefix": proto.normalizer_spec.add_dummy_prefix,
-        "removes white space": proto.normalizer_spec.remove_extra_whitespaces,
-        "has no byte pieces": BYTE not in kinds,
-        "has no end-of-document piece": processor.eos_id() < 0,
-    }
-    if any(refused.values()):
-        reasons = ", ".join(reason for reason, found in refused.items() if found)
+    reasons = unfit(path, gguf=True)
+    if reasons:
         raise InputError(
-            f"tokenizer {path.name} cannot be exported exactly: it {reasons}; train it with the tokenizer stage"
+            f"tokenizer {path.name} cannot be exported exactly ({'; '.join(reasons)}); take the form out of "
+            "export.forms, or train the tokenizer with the tokenizer stage"
         )
+    vocabulary = Vocabulary.load(path, configured_end_token(path.parent))
+    proto = read_model(path.read_bytes())
     pieces = tuple(Piece(text=piece.piece, score=piece.score, kind=piece.type) for piece in proto.pieces)
-    return SentencePieceModel(
-        pieces=pieces, unk_id=processor.unk_id(), eos_id=processor.eos_id(), encode=processor.encode
-    )
+    unknown = next(number for number, piece in enumerate(pieces) if piece.kind == UNKNOWN)
+    return SentencePieceModel(pieces=pieces, unk_id=unknown, eos_id=vocabulary.end_id)
 
 
-def require_rows(vocabulary_rows: int, model: SentencePieceModel) -> None:
-    """Raise InputError unless the model has exactly one row for each piece: a row without one could be generated."""
-    if vocabulary_rows != len(model.pieces):
+def require_rows(vocabulary_rows: int, num_ids: int) -> None:
+    """Raise InputError unless the model has exactly one row for each id: a row without one could be generated."""
+    if vocabulary_rows != num_ids:
         raise InputError(
-            f"the model has {vocabulary_rows} vocabulary rows and the tokenizer {len(model.pieces)} pieces; "
+            f"the model has {vocabulary_rows} vocabulary rows and the tokenizer {num_ids} pieces; "
             "they must be equal: train the model on the tokens of this tokenizer"
         )
 
@@ -146,17 +152,26 @@ def tokenizer_json(model: SentencePieceModel) -> str:
     return tokenizer.to_str(pretty=False)
 
 
-def tokenizer_config(model: SentencePieceModel, max_length: int) -> dict[str, Any]:
+def plain_json(content: bytes) -> str:
+    """A tokenizer.json without what would add to a text or cut it: a post-processor's tokens, padding, truncation."""
+    values = json.loads(content)
+    keeps = (values.get("post_processor") or {}).get("type") in (None, "ByteLevel")
+    if keeps and not values.get("padding") and not values.get("truncation"):
+        return content.decode()
+    changed = {"padding": None, "truncation": None, **({} if keeps else {"post_processor": None})}
+    return json.dumps(values | changed, ensure_ascii=False)
+
+
+def tokenizer_config(end_token: str, unknown_token: str | None, max_length: int) -> dict[str, Any]:
     """The content of tokenizer_config.json. `split_special_tokens`: a special token that stands in a text is ordinary
     text, as it was in training.
     """
-    end = model.pieces[model.eos_id].text
     return {
         "tokenizer_class": "PreTrainedTokenizerFast",
         "model_max_length": max_length,
-        "bos_token": end,
-        "eos_token": end,
-        "unk_token": model.pieces[model.unk_id].text,
+        "bos_token": end_token,  # a document follows the end of another
+        "eos_token": end_token,
+        "unk_token": unknown_token,
         "add_bos_token": False,
         "add_eos_token": False,
         "split_special_tokens": True,
@@ -165,13 +180,24 @@ def tokenizer_config(model: SentencePieceModel, max_length: int) -> dict[str, An
 
 
 def write_tokenizer(source: Path, directory: Path, *, vocabulary_rows: int, max_length: int) -> None:
-    """tokenizer.json, tokenizer_config.json and tokenizer.model in `directory`. Raises InputError as `require_rows`."""
-    model = read_sentencepiece(source)
-    require_rows(vocabulary_rows, model)
-    (directory / "tokenizer.json").write_text(tokenizer_json(model), encoding="utf-8")
-    config = json.dumps(tokenizer_config(model, max_length), indent=2, ensure_ascii=False)
-    (directory / "tokenizer_config.json").write_text(config + "\n", encoding="utf-8")
-    (directory / MODEL_FILE).write_bytes(source.read_bytes())
+    """tokenizer.json and tokenizer_config.json in `directory`, and tokenizer.model if `source` is one.
+
+    Raises InputError as `require_rows` and `read_sentencepiece`.
+    """
+    if source.suffix == ".json":
+        vocabulary = Vocabulary.load(source, configured_end_token(source.parent))
+        require_rows(vocabulary_rows, vocabulary.size)
+        end_token = next(piece for piece, token in vocabulary.special_pieces().items() if token == vocabulary.end_id)
+        content, unknown = plain_json(source.read_bytes()), None
+    else:
+        model = read_sentencepiece(source)
+        require_rows(vocabulary_rows, len(model.pieces))
+        end_token, unknown = model.pieces[model.eos_id].text, model.pieces[model.unk_id].text
+        content = tokenizer_json(model)
+        (directory / MODEL_FILE).write_bytes(source.read_bytes())
+    (directory / JSON_FILE).write_text(content, encoding="utf-8")
+    config = json.dumps(tokenizer_config(end_token, unknown, max_length), indent=2, ensure_ascii=False)
+    (directory / CONFIG_FILE).write_text(config + "\n", encoding="utf-8")
 
 
 def load_tokenizer(directory: Path) -> Any:

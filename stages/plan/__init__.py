@@ -11,7 +11,7 @@ __all__ = ["STAGE", "PlanConfig"]
 
 STAGE = Stage(
     name="plan",
-    revision=1,
+    revision=2,
     config=PlanConfig,
     inputs={"tokens": One("pretokenize")},
     run=run,

@@ -8,7 +8,7 @@ from stages.config import StageConfig, shared
 from stages.pretrain.config import ModelConfig, PretrainConfig
 from stages.store import Store
 
-LAYOUT_FIELDS = ("num_processes", "micro_batch_sequences", "keep_local")
+LAYOUT_FIELDS = ("num_processes", "micro_batch_sequences", "attention", "keep_local")
 
 
 class PlanConfig(StageConfig):

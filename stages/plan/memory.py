@@ -2,29 +2,31 @@
 
 Weights, gradients and both AdamW moments are float32: 16 bytes a parameter (Rajbhandari et al., ZeRO, 2020, section
 3.1, without its extra half-precision copies), divided over the processes by FSDP. Activations are what autograd keeps
-of transformers' LlamaForCausalLM with scaled_dot_product_attention and no recomputation, counted tensor by tensor.
+of transformers' LlamaForCausalLM without recomputation, counted tensor by tensor for each way to compute attention.
 That count is within 1 % of what saved_tensors_hooks find in one process, which a test holds it to.
 
-Error of the total as last measured, against the peak resident memory of processes on CPU (torch 2.13; 0.8 and 26
-million parameters, 2,048 tokens a step): one process -5 % to +1 %, two processes with FSDP -14 % to +3 %. Preflight
-measures it anew for each run.
+Error of the total as last measured, against the peak resident memory of processes on CPU (torch 2.13; 0.8 and 24
+million parameters, bf16, every way to compute attention that a CPU has): with 2,048 tokens in a micro-batch one process
+-4 % to -7 %, two processes with FSDP -1 % to -10 %; with 8,192 tokens, where the heap is never given back, -8 % to
+-26 %. Preflight measures it anew for each run.
 """
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 from stages.plan.compute import parameters
 from stages.pretrain.config import ModelConfig, PretrainConfig
 
 FLOAT_BYTES = 4
 MOMENTS_BYTES = 8
-PROCESS_BYTES = 550_000_000  # interpreter, torch and transformers, before any tensor: 0.4 to 0.6 GB resident on Linux
+# Interpreter, torch, transformers and numba, before any tensor: 0.5 to 0.7 GB resident on Linux.
+PROCESS_BYTES = 650_000_000
 
 
 @dataclass(frozen=True, kw_only=True)
 class Memory:
     """Bytes of one process. copies: weights in the type of the matrix products, which are whole where FSDP has gathered
-    them. logits: the largest tensor of the loss, its logarithm and its gradient. process: what is there without a
-    model.
+    them. mask: of attention, while it is made. logits: the largest tensor of the loss, its logarithm and its gradient.
+    process: what is there without a model.
     """
 
     weights: int
@@ -32,18 +34,17 @@ class Memory:
     optimizer: int
     copies: int
     activations: int
+    mask: int
     logits: int
     process: int
 
     @property
     def total(self) -> int:
-        return (
-            self.weights + self.gradients + self.optimizer + self.copies + self.activations + self.logits + self.process
-        )
+        return sum(asdict(self).values())
 
 
 def memory(model: ModelConfig, pretrain: PretrainConfig, vocabulary_size: int) -> Memory:
-    """An estimate for the process that holds most. The shape must be resolved."""
+    """An estimate for the process that holds most. The shape must be resolved; vocabulary_size: padded."""
     processes = pretrain.num_processes
     count = parameters(model, vocabulary_size)
     shard = -(-count.total // processes)
@@ -54,7 +55,8 @@ def memory(model: ModelConfig, pretrain: PretrainConfig, vocabulary_size: int) -
         gradients=FLOAT_BYTES * shard,
         optimizer=MOMENTS_BYTES * shard,
         copies=weight_copies(model, pretrain, vocabulary_size),
-        activations=tokens * activation_bytes_per_token(model, pretrain.precision),
+        activations=tokens * activation_bytes_per_token(model, pretrain),
+        mask=tokens * mask_bytes_per_token(pretrain),
         logits=tokens * logit_bytes_per_token(vocabulary_size, pretrain.precision),
         process=PROCESS_BYTES,
     )
@@ -66,7 +68,7 @@ def weight_copies(model: ModelConfig, pretrain: PretrainConfig, vocabulary_size:
     float32 gradient of one of them before it is reduced.
     """
     count = parameters(model, vocabulary_size)
-    compute_bytes = 2 if pretrain.precision == "bf16" else FLOAT_BYTES
+    compute_bytes = _compute_bytes(pretrain)
     if pretrain.num_processes == 1:
         return 2 * count.matrices(model.tie_embeddings) if pretrain.precision == "bf16" else 0
     layer = -(-(count.attention + count.feed_forward) // model.num_layers) + 2 * model.hidden_size
@@ -74,26 +76,54 @@ def weight_copies(model: ModelConfig, pretrain: PretrainConfig, vocabulary_size:
     return compute_bytes * max(2 * layer, layer + ends) + FLOAT_BYTES * max(layer, ends)
 
 
-def activation_bytes_per_token(model: ModelConfig, precision: str) -> int:
+def activation_bytes_per_token(model: ModelConfig, pretrain: PretrainConfig) -> int:
     """What the backward pass needs of one token, from the embedding to the input of the output projection.
 
     Per layer, d = hidden size, q = query width, k = key-value width, f = intermediate size:
     the residual stream and its normalised value before attention and before the feed-forward block (4 d, float32);
     inputs of the matrix products: in float32 the scaled norms and attention's result (2 d + q), in bf16 a copy for
-    each of the six products that read them (5 d + q); rotated queries, keys and values (q + 2 k); the two feed-forward
-    products, the activated gate and their product (4 f); one logarithm a head and the two scales of the norms.
+    each of the six products that read them (5 d + q); rotated queries, keys and values, the latter two spread over all
+    heads where the kernel does not share them (q + 2 k, or 3 q); the two feed-forward products, the activated gate and
+    their product (4 f); one logarithm a head and the two scales of the norms. Once: cosine and sine of each position.
+    Masked attention keeps its mask, the same one in all layers; eager attention keeps its weights in place of the
+    logarithms, which are a matrix of tokens by tokens for each head, in float32 and in the type of the products.
     """
-    hidden, query = model.hidden_size, model.num_heads * model.head_size
-    key_value = model.num_kv_heads * model.head_size
-    if precision == "bf16":
-        inputs, compute_bytes = 5 * hidden + query, 2
-    else:
-        inputs, compute_bytes = 2 * hidden + query, FLOAT_BYTES
-    layer = FLOAT_BYTES * (4 * hidden + model.num_heads + 2) + compute_bytes * (
-        inputs + query + 2 * key_value + 4 * model.intermediate_size
-    )
+    hidden, query, tokens = model.hidden_size, model.num_heads * model.head_size, pretrain.sequence_tokens
+    compute_bytes = _compute_bytes(pretrain)
+    inputs = 5 * hidden + query if pretrain.precision == "bf16" else 2 * hidden + query
+    key_value = query if _repeats_keys(model, pretrain) else model.num_kv_heads * model.head_size
+    heads = FLOAT_BYTES * model.num_heads
+    once = FLOAT_BYTES * 2 * model.head_size
+    if pretrain.attention == "eager":
+        heads *= tokens
+        if pretrain.precision == "bf16":
+            heads += compute_bytes * model.num_heads * tokens
+    elif pretrain.attention == "sdpa" and pretrain.needs_mask:
+        once += compute_bytes * tokens
+    layer = FLOAT_BYTES * (4 * hidden + 2) + heads
+    layer += compute_bytes * (inputs + query + 2 * key_value + 4 * model.intermediate_size)
     final_norm = FLOAT_BYTES * (2 * hidden + 1) + compute_bytes * hidden
-    return model.num_layers * layer + final_norm
+    return model.num_layers * layer + once + final_norm
+
+
+def mask_bytes_per_token(pretrain: PretrainConfig) -> int:
+    """What making the mask needs beside what is kept of it: which tokens attend to which, a byte each; and where
+    attention is eager the mask itself, which only the forward pass holds.
+    """
+    if pretrain.attention == "eager":
+        return (1 + _compute_bytes(pretrain)) * pretrain.sequence_tokens
+    return pretrain.sequence_tokens if pretrain.attention == "flex" or pretrain.needs_mask else 0
+
+
+def _compute_bytes(pretrain: PretrainConfig) -> int:
+    return 2 if pretrain.precision == "bf16" else FLOAT_BYTES
+
+
+def _repeats_keys(model: ModelConfig, pretrain: PretrainConfig) -> bool:
+    """Whether transformers spreads keys and values over all heads before the kernel sees them."""
+    if pretrain.attention == "flex":
+        return model.num_heads & (model.num_heads - 1) != 0
+    return pretrain.attention == "eager" or pretrain.needs_mask
 
 
 def logit_bytes_per_token(vocabulary_size: int, precision: str) -> int:

@@ -1,17 +1,23 @@
 """What a run reads and what it leaves on the disk."""
 
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
 
-from data.mixture import resolve_mixture
-from stages.pretrain.config import PretrainConfig
+from data.packing import bucket_sequences
+from stages.pretrain.config import LENGTH_BUCKETS, PretrainConfig
+from stages.pretrain.phases import train_phases
 
 CHECKPOINT_BYTES_PER_PARAMETER = 12  # float32 weight and both moments
 
 
 @dataclass(frozen=True, kw_only=True)
 class DomainReading:
-    """How often a run reads a domain. weight: its share of the sequences. tokens: that it has."""
+    """How often a run reads a domain. weight: its share of the tokens over the whole run. tokens: that it has.
+    sequences: of all lengths. epochs: of the sequences that are read most often.
+    """
 
     weight: float
     tokens: int
@@ -21,33 +27,65 @@ class DomainReading:
 
 @dataclass(frozen=True, kw_only=True)
 class Reading:
-    """domains: those that are drawn from. warnings: one sentence each."""
+    """domains: those that are drawn from. exact: whether the sequences are known before they are packed; if not, there
+    are no fewer than it says, and no more epochs. warnings: one sentence each.
+    """
 
     domains: dict[str, DomainReading]
+    exact: bool
     warnings: tuple[str, ...]
 
 
-def reading(pretrain: PretrainConfig, train_tokens: Mapping[str, int], most_epochs: float) -> Reading:
-    """Epochs by domain. Raises InputError for a mixture that the tokens cannot serve."""
-    sequences = {domain: max(0, (count - 1) // pretrain.sequence_tokens) for domain, count in train_tokens.items()}
-    mixture = resolve_mixture(pretrain.mixture, num_tokens=train_tokens, num_sequences=sequences)
-    drawn = pretrain.num_steps * pretrain.batch_sequences
-    domains = {
+def pools(pretrain: PretrainConfig, num_tokens: int, length_bits: Sequence[int]) -> dict[int, int]:
+    """Length -> sequences of a domain. length_bits: entry i is the number of documents whose number of tokens has the
+    binary digit i. Best-fit packing is counted as if nothing were padded.
+    """
+    longest = pretrain.sequence_tokens
+    if pretrain.packing != LENGTH_BUCKETS:
+        return {longest: -(-num_tokens // longest)}
+    found = bucket_sequences(length_bits, longest)
+    assert sum(length * count for length, count in found.items()) == num_tokens, "length buckets lose tokens"
+    return found
+
+
+def reading(pretrain: PretrainConfig, domains: Mapping[str, Mapping[str, Any]], most_epochs: float) -> Reading:
+    """Epochs by domain, over all phases of the schedules. domains: as the facts of pretokenize say. Raises InputError
+    for a mixture that the tokens cannot serve.
+    """
+    num_tokens = {domain: found["train_tokens"] for domain, found in domains.items() if found["train_tokens"]}
+    num_sequences = {
+        domain: pools(pretrain, tokens, domains[domain]["train_length_bits"]) for domain, tokens in num_tokens.items()
+    }
+    resolved = train_phases(pretrain, num_tokens, num_sequences)
+    ends = [*(phase.first_step for phase in resolved.phases), pretrain.num_steps]
+    drawn: dict[str, float] = {}
+    epochs: dict[str, dict[int, float]] = {}
+    for phase, (first, end) in zip(resolved.phases, pairwise(ends), strict=True):
+        tokens = max(0, min(end, pretrain.num_steps) - first) * pretrain.batch_tokens
+        total = math.fsum(phase.weights.values())
+        for domain, weight in phase.weights.items():
+            drawn[domain] = drawn.get(domain, 0.0) + tokens * weight / total
+            allowed = {n: count for n, count in num_sequences[domain].items() if n <= phase.longest_tokens}
+            times = tokens * weight / total / sum(length * count for length, count in allowed.items())
+            for length in allowed:
+                epochs.setdefault(domain, {}).setdefault(length, 0.0)
+                epochs[domain][length] += times
+    found = {
         domain: DomainReading(
-            weight=round(weight, 6),
-            tokens=train_tokens[domain],
-            sequences=sequences[domain],
-            epochs=round(drawn * weight / sequences[domain], 6),
+            weight=round(drawn[domain] / (pretrain.num_steps * pretrain.batch_tokens), 6),
+            tokens=num_tokens[domain],
+            sequences=sum(num_sequences[domain].values()),
+            epochs=round(max(epochs[domain].values()), 6),
         )
-        for domain, weight in mixture.weights.items()
+        for domain in sorted(drawn)
     }
     repeated = tuple(
-        f"domain {domain!r} is read {found.epochs:.1f} times, more than {most_epochs:g}: add text, lower its weight in "
+        f"domain {domain!r} is read {of.epochs:.1f} times, more than {most_epochs:g}: add text, lower its weight in "
         "pretrain.mixture, or train for fewer steps"
-        for domain, found in domains.items()
-        if found.epochs > most_epochs
+        for domain, of in found.items()
+        if of.epochs > most_epochs
     )
-    return Reading(domains=domains, warnings=mixture.warnings + repeated)
+    return Reading(domains=found, exact=pretrain.packing != "best-fit", warnings=(*resolved.warnings, *repeated))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,5 +1,6 @@
 """The stage: one page of figures, as plan.json and as facts."""
 
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -19,12 +20,12 @@ PLAN_FILE = "plan.json"
 def run(config: PlanConfig, inputs: Inputs, out: Path, journal: Journal) -> Facts:
     """Compute, warn, write."""
     found = inputs["tokens"].facts
-    train_tokens = {domain: counts["train_tokens"] for domain, counts in found["domains"].items()}
     facts = make_plan(
         config.model.resolved(),
         config.pretrain,
         vocabulary_size=found["vocabulary_size"],
-        train_tokens=train_tokens,
+        padded_vocabulary_size=found["padded_vocabulary_size"],
+        domains=found["domains"],
         most_epochs=config.most_epochs,
     )
     for warning in facts["warnings"]:
@@ -38,18 +39,24 @@ def make_plan(
     pretrain: PretrainConfig,
     *,
     vocabulary_size: int,
-    train_tokens: dict[str, int],
+    padded_vocabulary_size: int,
+    domains: Mapping[str, Mapping[str, Any]],
     most_epochs: float,
 ) -> dict[str, Any]:
-    """All figures. Bytes, tokens and FLOPs are whole numbers. Raises InputError for a mixture that cannot be served."""
-    count = parameters(model, vocabulary_size)
-    cost = flops(model, vocabulary_size, pretrain.sequence_tokens)
-    need = memory(model, pretrain, vocabulary_size)
-    read = reading(pretrain, train_tokens, most_epochs)
+    """All figures. Bytes, tokens and FLOPs are whole numbers. domains: as the facts of pretokenize say. Raises
+    InputError for a mixture that cannot be served.
+
+    FLOPs are those of the longest sequences, and `tokens` counts padding too.
+    """
+    count = parameters(model, padded_vocabulary_size)
+    cost = flops(model, padded_vocabulary_size, pretrain.sequence_tokens)
+    need = memory(model, pretrain, padded_vocabulary_size)
+    read = reading(pretrain, domains, most_epochs)
     store = disk(pretrain, count.total)
     tokens = pretrain.num_steps * pretrain.batch_tokens
     return {
         "vocabulary_size": vocabulary_size,
+        "padded_vocabulary_size": padded_vocabulary_size,
         "parameters": {**asdict(count), "total": count.total, "non_embedding": count.non_embedding},
         "flops": {**asdict(cost), "per_token": cost.per_token, "total": cost.per_token * tokens},
         "memory": {**asdict(need), "total": need.total, "num_processes": pretrain.num_processes},
@@ -58,6 +65,7 @@ def make_plan(
         "tokens": tokens,
         "tokens_per_parameter": round(tokens / count.total, 6),
         "domains": {domain: asdict(figures) for domain, figures in read.domains.items()},
+        "packing": {"kind": pretrain.packing, "sequences": "exact" if read.exact else "at least"},
         "checkpoints": asdict(store),
         "warnings": list(read.warnings),
     }

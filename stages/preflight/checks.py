@@ -7,10 +7,13 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from data.shards import ShardHeader, TokenStream
+from data.shards import ShardHeader
 from stages.pretrain.config import PretrainConfig
+
+if TYPE_CHECKING:
+    from data.streams import TokenStream
 
 FILE = "checks.json"
 NAMES = ("tokens", "two batches", "memory", "disk", "export hf", "export gguf-f32", "export gguf-q4_0", "llama.cpp")
@@ -45,7 +48,7 @@ def not_applicable(name: str, detail: str) -> Check:
     return Check(name=name, status=Status.NOT_APPLICABLE, detail=detail)
 
 
-def tokens(header: ShardHeader, streams: Mapping[str, TokenStream], vocabulary_size: int, digest: str) -> Check:
+def tokens(header: ShardHeader, streams: "Mapping[str, TokenStream]", vocabulary_size: int, digest: str) -> Check:
     """Whether the shards were made by the tokenizer that will be exported with the model."""
     name = "tokens"
     if (header.vocabulary_size, header.vocabulary_digest) != (vocabulary_size, digest):

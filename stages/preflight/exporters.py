@@ -10,11 +10,12 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from data.vocabulary import NUM_CONTROL
+from data.vocabulary import NUM_CONTROL, Vocabulary
 from stages.export import gguf_file, hf
+from stages.export import tokenizer as export_tokenizer
 from stages.export.generate import continue_prompt
 from stages.export.llama_server import LlamaServer, compare_greedy
-from stages.export.tokenizer import EDGE_TEXTS, differences, load_tokenizer, read_sentencepiece
+from stages.export.tokenizer import EDGE_TEXTS, differences, load_tokenizer
 from stages.preflight import checks
 from stages.preflight.checks import Check, Status
 from stages.pretrain.config import ModelConfig
@@ -66,6 +67,9 @@ class Exporters:
 
     def hugging_face(self) -> Check:
         """Weights bit for bit, the same logits, and the tokenizer's ids."""
+        unfit = export_tokenizer.unfit(self.tokenizer_model, gguf=False)
+        if unfit:
+            return _no_such_form("export hf", unfit)
         folder = self._folder / "hf"
         hf.save(self.model, self.tokenizer_model, folder, eos_id=self._eos_id)
         loaded = hf.load(folder)
@@ -80,9 +84,9 @@ class Exporters:
         if find_spec("gguf") is None:
             return checks.not_applicable(name, "the package gguf is not installed here")
         unfit = gguf_file.unfit(self.model.config, quantisation)
+        unfit += export_tokenizer.unfit(self.tokenizer_model, gguf=True)
         if unfit:
-            advice = "change [model], or leave it out of export.forms"
-            return Check(name=name, status=Status.WARN, detail=f"no such form ({'; '.join(unfit)}): {advice}")
+            return _no_such_form(name, unfit)
         path = self._gguf_path(quantisation)
         gguf_file.write(self.model, self.tokenizer_model, path, quantisation)
         loaded = gguf_file.load(path, self.model.config)
@@ -132,8 +136,15 @@ class Exporters:
     def _unequal_ids(self, encode: Callable[[str], list[int]]) -> list[str]:
         return [
             f"the tokenizer differs: {difference}"
-            for difference in differences(read_sentencepiece(self.tokenizer_model).encode, encode, EDGE_TEXTS)
+            for difference in differences(
+                Vocabulary.load_folder(self.tokenizer_model.parent).encode, encode, EDGE_TEXTS
+            )
         ]
+
+
+def _no_such_form(name: str, unfit: list[str]) -> Check:
+    advice = "change [model] or [tokenizer], or leave it out of export.forms"
+    return Check(name=name, status=Status.WARN, detail=f"no such form ({'; '.join(unfit)}): {advice}")
 
 
 def _draw_weights(model: Any) -> None:

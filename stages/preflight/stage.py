@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from data.errors import InputError
-from data.shards import open_shards, open_streams
+from data.index import read_index
+from data.shards import TokenShard
 from stages.base import Facts, Inputs
 from stages.disk import free_bytes
 from stages.errors import TryAgain
@@ -16,7 +17,6 @@ from stages.journal import Journal
 from stages.preflight import checks
 from stages.preflight.checks import Check, Status
 from stages.preflight.config import PreflightConfig
-from stages.tokenizer import MODEL_FILE
 
 Trial = dict[str, Any]
 
@@ -115,15 +115,23 @@ class _Book:
 
 def _tokens(inputs: Inputs) -> Check:
     """Opens every shard of both sides."""
-    path = inputs["tokens"].path
-    shards = [shard for side in ("train", "heldout") for found in open_shards(path / side).values() for shard in found]
-    headers = {shard.header for shard in shards}
-    assert len(headers) == 1, f"shards of different vocabularies: {headers}"
-    size, digest = inputs["tokenizer"].facts["vocabulary_size"], sha256_file(inputs["tokenizer"].path / MODEL_FILE)
-    return checks.tokens(headers.pop(), open_streams(path / "train"), size, digest)
+    from data.streams import open_streams
+    from data.vocabulary import vocabulary_file
+
+    path, tokenizer = inputs["tokens"].path, inputs["tokenizer"]
+    headers = set()
+    for side in ("train", "heldout"):
+        index = read_index(path / side)
+        headers.add(index.header)
+        for shard in sorted(set(index.shard)):
+            TokenShard(path / side / shard, index.header)
+    assert len(headers) == 1, f"sides of different vocabularies: {headers}"
+    digest = sha256_file(vocabulary_file(tokenizer.path))
+    return checks.tokens(headers.pop(), open_streams(path / "train"), tokenizer.facts["vocabulary_size"], digest)
 
 
 def _try_exporters(config: PreflightConfig, inputs: Inputs, scratch: Path, book: _Book) -> None:
+    from data.vocabulary import vocabulary_file
     from stages.preflight.exporters import Exporters
 
     facts = inputs["tokenizer"].facts
@@ -131,7 +139,7 @@ def _try_exporters(config: PreflightConfig, inputs: Inputs, scratch: Path, book:
         config.model.resolved(),
         vocabulary_size=facts["vocabulary_size"],
         eos_id=facts["eos_id"],
-        tokenizer_model=inputs["tokenizer"].path / MODEL_FILE,
+        tokenizer_model=vocabulary_file(inputs["tokenizer"].path),
         folder=scratch,
         threads=config.pretrain.threads,
     )

@@ -15,7 +15,7 @@ __all__ = ["STAGE", "trial"]
 
 STAGE = Stage(
     name="pretrain",
-    revision=1,
+    revision=2,
     config=PretrainConfig,
     inputs={
         "tokens": One("pretokenize"),

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Self
 
@@ -102,25 +103,34 @@ class Workers:
                 self._process.wait()
 
 
-def explain(run: RunDirectory, returned: int) -> tuple[int, str]:
-    """(exit code, cause) of an attempt whose first process returned `returned`. The code is negative for a process that
-    was killed from outside, which peers that lost it record as an error of their own."""
+@dataclass(frozen=True)
+class End:
+    """What an attempt ended with. `code`: an exit code, negative for a signal from outside that killed a process; peers
+    that lost it record an error of their own. `draw`: the batch that was not finite, if that was it."""
+
+    code: int
+    cause: str
+    draw: int | None = None
+
+
+def explain(run: RunDirectory, returned: int) -> End:
+    """The end of an attempt whose first process returned `returned`."""
     if returned == 0:
-        return 0, ""
+        return End(0, "")
     number = -returned if returned < 0 else returned - 128
     killed = number in FROM_OUTSIDE
     records: list[dict[str, Any]] = [
         json.loads(path.read_text(encoding="utf-8")) for path in run.failures.glob("rank-*.json")
     ]
     if killed and not any(record["exit_code"] in TELLING for record in records):
-        return -number, f"a training process was killed by {signal.Signals(number).name}"
+        return End(-number, f"a training process was killed by {signal.Signals(number).name}")
     if not records:
         how = f"was killed by {signal.Signals(number).name}" if returned < 0 else f"ended with exit code {returned}"
-        return returned if returned in TELLING else FAILED, f"a training process {how} without saying why"
+        return End(returned if returned in TELLING else FAILED, f"a training process {how} without saying why")
     rank = {code: place for place, code in enumerate(TELLING)}
     record = min(records, key=lambda r: (rank.get(r["exit_code"], len(TELLING)), r["time"]))
     name = "" if record["exit_code"] in TELLING else f"{record['error']}: "
-    return record["exit_code"], f"{name}{record['message']}"
+    return End(record["exit_code"], f"{name}{record['message']}", record["draw"])
 
 
 def log_tail(run: RunDirectory) -> str:

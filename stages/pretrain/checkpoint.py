@@ -25,6 +25,7 @@ from pydantic import BaseModel, ConfigDict
 
 from data.errors import InputError
 from stages.files import fsync_directory, fsync_file, sha256_file, tree, write_json
+from stages.pretrain.exclusions import Draws
 
 if TYPE_CHECKING:
     import torch
@@ -42,16 +43,20 @@ class StepState(BaseModel):
     """What a training state is besides its tensors; all of it follows from the step. The position in the data does too,
     so there is no cursor.
 
-    `heldout`: (step, held-out loss in nats per token) at the durable steps so far. `skipped_in_a_row`: latest steps
-    whose batch had no target. `state_digest`: of tensors and step; of durable checkpoints only, elsewhere "".
+    `vocabulary_size`: ids that there are; the model may have more rows, which only pad. `excluded`: ranges of draws
+    that were left out on the way here (see stages.pretrain.exclusions). `heldout`: (step, held-out loss in nats per
+    token) at the durable steps so far. `skipped_in_a_row`: latest steps whose batch had no target. `state_digest`: of
+    tensors and step; of durable checkpoints only, elsewhere "".
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     step: int
     tokens_seen: int
+    vocabulary_size: int
     config_fingerprint: str
     data_fingerprint: str
+    excluded: Draws = ()
     heldout: tuple[tuple[int, float], ...] = ()
     skipped_in_a_row: int = 0
     state_digest: str = ""
@@ -162,12 +167,18 @@ def read_state(directory: Path) -> StepState:
 
 
 def load(
-    folder: Path, step: int, tensors: "Mapping[str, torch.Tensor]", *, data_fingerprint: str, ranks: "Ranks"
+    folder: Path,
+    step: int,
+    tensors: "Mapping[str, torch.Tensor]",
+    *,
+    data_fingerprint: str,
+    excluded: Draws,
+    ranks: "Ranks",
 ) -> StepState:
     """Fill `tensors` in place, on every rank whatever its sharding, from the checkpoint of `step` below `folder`.
 
-    Raises InputError if there is none or if it was made from other data, CheckpointError if it is damaged or does not
-    fit.
+    Raises InputError if there is none, or if it was made from other data or with other draws left out than `excluded`,
+    CheckpointError if it is damaged or does not fit.
     """
     directory = folder / step_name(step)
     if not (directory / CHECKSUMS).exists():
@@ -181,6 +192,11 @@ def load(
         raise InputError(
             f"{directory} was made from other data (fingerprint {state.data_fingerprint[:12]}, "
             f"now {data_fingerprint[:12]}): restore the data, or move the run directory away to begin anew"
+        )
+    if state.excluded != excluded:
+        raise InputError(
+            f"{directory} was made with the draws {list(state.excluded)} left out, now {list(excluded)}: restore "
+            f"excluded.json in {folder.parent}, or move the run directory away to begin anew"
         )
     fill(directory / TENSORS, tensors, alone=ranks.size == 1)
     return state
@@ -214,17 +230,17 @@ def _quiet() -> Iterator[None]:
 
 
 def load_model(directory: Path) -> "LlamaForCausalLM":
-    """The model of a checkpoint artifact: float32, on the CPU, in eval mode. Verifies every byte and unpickles
-    nothing. Raises CheckpointError."""
+    """The model of a checkpoint artifact: float32, on the CPU, in eval mode, without rows that only pad its vocabulary.
+    Verifies every byte and unpickles nothing. Raises CheckpointError."""
     from transformers import LlamaConfig
 
-    from stages.pretrain.model import build
+    from stages.pretrain.model import build, trimmed
     from stages.pretrain.tensors import model_tensors
 
     require_intact(directory)
     model = build(LlamaConfig(**json.loads((directory / MODEL_CONFIG).read_text(encoding="utf-8"))))
     fill(directory / TENSORS, model_tensors(model), alone=True)
-    return model.eval()
+    return trimmed(model, read_state(directory).vocabulary_size).eval()
 
 
 @dataclass(frozen=True)

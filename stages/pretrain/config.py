@@ -1,90 +1,75 @@
-"""What a recipe says about the model (`[model]`) and about its training (`[pretrain]`).
+"""What a recipe says about the training (`[pretrain]`); its model has a table of its own.
 
 Imports neither torch nor transformers: the plan and the recipe's form read these classes too.
 """
 
-import json
-from collections.abc import Mapping
-from pathlib import Path
-from typing import Any, Literal, Self
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
-from data.errors import InputError
 from stages.config import StageConfig, runtime, shared
-from stages.files import sha256_file
+from stages.pretrain.shape import ModelConfig
+
+LENGTH_BUCKETS = "length-buckets"
 
 
-class ModelConfig(StageConfig):
-    """The shape of a Llama decoder. The number of vocabulary rows is the tokenizer's and is not set here."""
+class MixturePhase(StageConfig):
+    """Other weights of the domains from a step on."""
 
-    huggingface_config: str = runtime(
-        "",
-        description="Path of a Hugging Face config.json (type llama) that gives the shape instead of the fields below",
-    )
-    hidden_size: int = Field(128, ge=8, description="Width of the residual stream")
-    num_layers: int = Field(4, ge=1, description="Decoder layers")
-    num_heads: int = Field(2, ge=1, description="Query heads")
-    num_kv_heads: int = Field(
-        2, ge=1, description="Key and value heads; fewer than num_heads is grouped-query attention"
-    )
-    intermediate_size: int = Field(320, ge=8, description="Width of the gated feed-forward block")
-    tie_embeddings: bool = Field(True, description="Input embedding and output projection are one matrix")
-    rope_theta: float = Field(10_000.0, gt=0, description="Base of the rotary position frequencies")
-    norm_epsilon: float = Field(1e-5, gt=0, description="Epsilon of RMSNorm")
-    context_tokens: int = Field(256, ge=2, description="Longest sequence that the model is made for")
-    initializer_std: float = Field(
-        0.02,
-        gt=0,
-        description="Standard deviation of the initial weights; output projections: divided by sqrt(2 num_layers)",
-    )
+    from_step: int = Field(ge=2, description="First optimizer step, counted from 1, that has these weights")
+    weights: dict[str, float] = Field(description="Domain: weight, as in pretrain.mixture")
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
-        if self.hidden_size % self.num_heads:
-            raise ValueError(
-                f"model.hidden_size = {self.hidden_size} is not divisible by model.num_heads = {self.num_heads}"
-            )
-        if self.head_size % 2:
-            raise ValueError(
-                f"model.hidden_size / model.num_heads = {self.head_size} must be even: rotary embedding turns pairs"
-            )
-        if self.num_heads % self.num_kv_heads:
-            raise ValueError(
-                f"model.num_heads = {self.num_heads} is not divisible by model.num_kv_heads = {self.num_kv_heads}"
-            )
+        _require_positive("pretrain.mixture_schedule", self.weights)
+        if not self.weights:
+            raise ValueError("pretrain.mixture_schedule: weights must name at least one domain")
         return self
 
-    @property
-    def head_size(self) -> int:
-        return self.hidden_size // self.num_heads
 
-    def resolved(self) -> "ModelConfig":
-        """The same model with its shape in the fields: read from `huggingface_config` if that is set. Raises
-        InputError."""
-        return from_huggingface(Path(self.huggingface_config)) if self.huggingface_config else self
+class LengthPhase(StageConfig):
+    """Another longest sequence from a step on."""
 
-    def externals(self) -> dict[str, Any]:
-        """What outside the store this table depends on, for a stage's `externals`."""
-        if not self.huggingface_config:
-            return {}
-        path = Path(self.huggingface_config)
-        if not path.is_file():
-            raise InputError(f"model.huggingface_config: there is no file {path}")
-        return {"huggingface_config": sha256_file(path)}
+    from_step: int = Field(ge=1, description="First optimizer step, counted from 1, that has this length")
+    longest_tokens: int = Field(ge=1, description="Tokens in the longest sequence, a power of two")
 
 
 class PretrainConfig(StageConfig):
-    """How the model is trained. Batch sizes are those of the global batch, whatever the number of processes. Documents
-    that share a sequence attend to one another; there is no isolation of documents."""
+    """How the model is trained. Batch sizes are those of the global batch, whatever the number of processes."""
 
     model: ModelConfig = shared(ModelConfig)
 
     mixture: dict[str, float] = Field(
-        {}, description="Domain: weight of its sequences in the batch; empty: each domain by its number of tokens"
+        {}, description="Domain: weight of its tokens in the batch; empty: each domain by its number of tokens"
     )
-    sequence_tokens: int = Field(256, ge=2, description="Tokens in one training sequence")
-    batch_sequences: int = Field(8, ge=1, description="Sequences in one optimizer step, over all processes")
+    mixture_schedule: tuple[MixturePhase, ...] = Field(
+        (), description="Weights that take the place of the mixture's from a step on; each as {from_step, weights}"
+    )
+    packing: Literal["stream", "best-fit", "length-buckets"] = Field(
+        "stream",
+        description="How documents become sequences. stream: one behind the other, cut where a sequence is full; "
+        "best-fit: none that fits into a sequence is cut, at the cost of some padding; length-buckets: cut into powers "
+        "of two, and each batch holds one length",
+    )
+    cross_document_attention: bool = Field(
+        False, description="Documents that share a sequence attend to one another, and positions count through them"
+    )
+    length_schedule: tuple[LengthPhase, ...] = Field(
+        (),
+        description="With length-buckets: the longest sequences from a step on; each as {from_step, longest_tokens}. "
+        "Before the first: sequence_tokens",
+    )
+    sequence_tokens: int = Field(
+        256, ge=2, description="Tokens in one training sequence; with length-buckets in the longest, a power of two"
+    )
+    batch_sequences: int = Field(
+        8,
+        ge=1,
+        description="Sequences in one optimizer step, over all processes; of shorter ones, as many as have the same "
+        "number of tokens",
+    )
     num_steps: int = Field(800, ge=1, description="Optimizer steps")
     seed: int = Field(1, ge=0, lt=2**63, description="Seed of the initial weights and of the order of the data")
 
@@ -127,7 +112,17 @@ class PretrainConfig(StageConfig):
     )
     threads: int = runtime(2, rounding=True, ge=1, description="CPU threads of each process")
     micro_batch_sequences: int = runtime(
-        8, rounding=True, ge=1, description="Most sequences that a process holds in one forward pass"
+        8,
+        rounding=True,
+        ge=1,
+        description="Most sequences that a process holds in one forward pass; of shorter ones, as many as have the "
+        "same number of tokens",
+    )
+    attention: Literal["sdpa", "eager", "flex"] = runtime(
+        "sdpa",
+        rounding=True,
+        description="What computes attention: torch's scaled_dot_product_attention, plain matrix products, or "
+        "flex_attention (on GPUs only)",
     )
     compile: bool = runtime(False, rounding=True, description="Compile each decoder layer with torch.compile")
     device: Literal["auto", "cpu", "cuda"] = runtime(
@@ -144,7 +139,16 @@ class PretrainConfig(StageConfig):
     max_relaunches: int = runtime(
         3, ge=0, description="Relaunches in a row, without getting further, before the run is given up"
     )
+    max_exclusions: int = runtime(
+        3, ge=0, description="Batches to leave out, one for each step that stays not finite when it is replayed"
+    )
     prefetch_batches: int = runtime(4, ge=1, description="Batches that are read ahead")
+    reader_threads: int = runtime(2, ge=1, description="Threads that read ahead, in each process")
+    shards_url: str = runtime(
+        "", description="Folder with the training shards, as an fsspec URL; empty: those of the tokens artifact"
+    )
+    cache_directory: str = runtime("", description="Folder on this machine that holds what was read of shards_url")
+    cache_bytes: int = runtime(20_000_000_000, gt=0, description="Most bytes in cache_directory")
     collective_timeout_seconds: float = runtime(
         600.0, gt=0, description="A collective operation that takes longer ends its process"
     )
@@ -161,9 +165,51 @@ class PretrainConfig(StageConfig):
                 f"pretrain.num_processes = {self.num_processes} is more than "
                 f"pretrain.batch_sequences = {self.batch_sequences}: some processes would have nothing to do"
             )
-        if any(weight <= 0 for weight in self.mixture.values()):
-            raise ValueError("pretrain.mixture: weights must be above 0; leave a domain out to draw nothing from it")
+        _require_positive("pretrain.mixture", self.mixture)
+        _require_ascending("pretrain.mixture_schedule", [phase.from_step for phase in self.mixture_schedule])
+        self._check_lengths()
+        if self.attention == "flex" and self.device == "cpu":
+            raise ValueError(
+                'pretrain.attention = "flex" has no backward pass on pretrain.device = "cpu"; use "sdpa" there'
+            )
+        if bool(self.shards_url) != bool(self.cache_directory):
+            raise ValueError(
+                "pretrain.shards_url and pretrain.cache_directory go together: what is read of the one is kept in the "
+                "other"
+            )
         return self
+
+    def _check_lengths(self) -> None:
+        """Raises ValueError where packing, lengths and isolation do not go together."""
+        if self.packing != LENGTH_BUCKETS:
+            if self.length_schedule:
+                raise ValueError(
+                    f'pretrain.length_schedule needs pretrain.packing = "{LENGTH_BUCKETS}": with "{self.packing}" all '
+                    "sequences have one length"
+                )
+            return
+        if self.cross_document_attention:
+            raise ValueError(
+                f'pretrain.cross_document_attention has no effect with pretrain.packing = "{LENGTH_BUCKETS}": no '
+                "sequence holds two documents"
+            )
+        if not _is_power_of_two(self.sequence_tokens):
+            raise ValueError(
+                f"pretrain.sequence_tokens = {self.sequence_tokens} must be a power of two with pretrain.packing = "
+                f'"{LENGTH_BUCKETS}"'
+            )
+        _require_ascending("pretrain.length_schedule", [phase.from_step for phase in self.length_schedule])
+        for phase in self.length_schedule:
+            if phase.longest_tokens > self.sequence_tokens or not _is_power_of_two(phase.longest_tokens):
+                raise ValueError(
+                    f"pretrain.length_schedule: longest_tokens = {phase.longest_tokens} must be a power of two, at "
+                    f"most pretrain.sequence_tokens = {self.sequence_tokens}"
+                )
+
+    @property
+    def needs_mask(self) -> bool:
+        """Whether a training sequence may hold several documents that attention keeps apart."""
+        return not self.cross_document_attention and self.packing != LENGTH_BUCKETS
 
     @property
     def warmup_steps(self) -> int:
@@ -179,62 +225,15 @@ class PretrainConfig(StageConfig):
         return (*range(self.checkpoint_every_steps, self.num_steps, self.checkpoint_every_steps), self.num_steps)
 
 
-# Settings of a Llama config.json that change the model, with the only value that is supported.
-_SUPPORTED = {
-    "model_type": "llama",
-    "hidden_act": "silu",
-    "attention_bias": False,
-    "mlp_bias": False,
-    "attention_dropout": 0.0,
-    "pretraining_tp": 1,
-}
+def _is_power_of_two(number: int) -> bool:
+    return number & (number - 1) == 0
 
 
-def from_huggingface(path: Path) -> ModelConfig:
-    """The shape in a Hugging Face config.json. Raises InputError, naming the setting, for one that would not be
-    honoured."""
-    try:
-        values = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise InputError(f"model.huggingface_config: there is no file {path}") from None
-    except ValueError as error:
-        raise InputError(f"model.huggingface_config: {path} is not JSON: {error}") from None
-    if not isinstance(values, dict):
-        raise InputError(f"model.huggingface_config: {path} is not a JSON object")
-    for name, wanted in _SUPPORTED.items():
-        if values.get(name, wanted) != wanted:
-            raise InputError(
-                f"model.huggingface_config: {path} sets {name} = {values[name]!r}; only {wanted!r} is supported"
-            )
-    rope: Mapping[str, Any] = values.get("rope_parameters") or values.get("rope_scaling") or {}
-    if not isinstance(rope, dict):
-        raise InputError(f"model.huggingface_config: {path}: the rotary settings {rope!r} are not a JSON object")
-    if rope.get("rope_type", rope.get("type", "default")) != "default":
-        raise InputError(
-            f"model.huggingface_config: {path} scales its rotary embedding ({dict(rope)}); "
-            "only rope_type 'default' is supported"
-        )
-    try:
-        heads = values["num_attention_heads"]
-        shape = ModelConfig(
-            hidden_size=values["hidden_size"],
-            num_layers=values["num_hidden_layers"],
-            num_heads=heads,
-            num_kv_heads=values.get("num_key_value_heads") or heads,
-            intermediate_size=values["intermediate_size"],
-            tie_embeddings=values.get("tie_word_embeddings", False),
-            rope_theta=rope.get("rope_theta", values.get("rope_theta", 10_000.0)),
-            norm_epsilon=values.get("rms_norm_eps", 1e-6),
-            context_tokens=values.get("max_position_embeddings", 2048),
-            initializer_std=values.get("initializer_range", 0.02),
-        )
-    except KeyError as error:
-        raise InputError(f"model.huggingface_config: {path} has no {error}") from None
-    except ValueError as error:
-        raise InputError(f"model.huggingface_config: {path}: {error}") from None
-    if values.get("head_dim") not in (None, shape.head_size):
-        raise InputError(
-            f"model.huggingface_config: {path} sets head_dim = {values['head_dim']}; "
-            "only hidden_size / num_attention_heads is supported"
-        )
-    return shape
+def _require_positive(setting: str, weights: Mapping[str, float]) -> None:
+    if any(weight <= 0 for weight in weights.values()):
+        raise ValueError(f"{setting}: weights must be above 0; leave a domain out to draw nothing from it")
+
+
+def _require_ascending(setting: str, steps: Sequence[int]) -> None:
+    if any(later <= earlier for earlier, later in pairwise(steps)):
+        raise ValueError(f"{setting}: from_step must rise from phase to phase, not {list(steps)}")

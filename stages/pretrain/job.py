@@ -8,6 +8,7 @@ runs/<key>/
   result.json               left by the workers of a finished attempt: peak memory and the like
   peak_memory.json          most bytes that all processes of one attempt held together, the highest of all attempts
   incidents.jsonl           one line for each attempt that did not end well, and what was done about it
+  excluded.json             batches that are left out (see stages.pretrain.exclusions)
   failures/rank-<n>.json    why a process of the last attempt ended
   checkpoints/step-<n>/     see stages.pretrain.checkpoint
 """
@@ -21,9 +22,10 @@ from pydantic import BaseModel, ConfigDict
 
 from data.errors import InputError
 from stages.files import write_json
+from stages.fingerprint import digest
 from stages.journal import read_events
 from stages.pretrain.config import PretrainConfig
-from stages.pretrain.streams import data_fingerprint
+from stages.pretrain.exclusions import Draws
 
 METRICS, TIMING = "metrics.jsonl", "timing.jsonl"
 
@@ -63,6 +65,10 @@ class RunDirectory:
         return self.path / "incidents.jsonl"
 
     @property
+    def excluded(self) -> Path:
+        return self.path / "excluded.json"
+
+    @property
     def failures(self) -> Path:
         return self.path / "failures"
 
@@ -78,20 +84,23 @@ class RunDirectory:
 class Job(BaseModel):
     """One attempt at one training run. Paths are absolute.
 
-    `tokens`: folder with train/ and heldout/ token shards. `resume_step`: the checkpoint to load; 0: begin from the
-    seeded weights. `hook`: `module:function` of a fault injector (see `stages.pretrain.faults`); empty outside tests.
+    `tokens`: folder with train/ and heldout/ token shards. `padded_vocabulary_size`: rows of the embedding.
+    `resume_step`: the checkpoint to load; 0: begin from the seeded weights. `excluded`: ranges of draws to leave out.
+    `hook`: `module:function` of a fault injector (see `stages.pretrain.faults`); empty outside tests.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     config: PretrainConfig
     vocabulary_size: int
+    padded_vocabulary_size: int
     eos_id: int
     tokens: str
     config_fingerprint: str
     data_fingerprint: str
     directory: str
     resume_step: int = 0
+    excluded: Draws = ()
     hook: str = ""
 
     @property
@@ -106,9 +115,9 @@ class Job(BaseModel):
     def read(cls, path: Path) -> Self:
         return cls.model_validate_json(path.read_text(encoding="utf-8"))
 
-    def at(self, resume_step: int) -> Self:
-        """The same job, beginning from another checkpoint."""
-        return self.model_copy(update={"resume_step": resume_step})
+    def at(self, resume_step: int, excluded: Draws) -> Self:
+        """The same job, beginning from another checkpoint and leaving out these draws."""
+        return self.model_copy(update={"resume_step": resume_step, "excluded": excluded})
 
 
 def make_job(
@@ -132,6 +141,7 @@ def make_job(
     return Job(
         config=config,
         vocabulary_size=facts["vocabulary_size"],
+        padded_vocabulary_size=facts["padded_vocabulary_size"],
         eos_id=facts["eos_id"],
         tokens=str(tokens.absolute()),
         config_fingerprint=config_fingerprint,
@@ -139,6 +149,22 @@ def make_job(
         directory=str(directory.absolute()),
         hook=hook,
     )
+
+
+def data_fingerprint(config: PretrainConfig, tokens_digest: str) -> str:
+    """sha256 of all that decides which tokens stand in which step, batches that are left out apart. `tokens_digest`:
+    that of the tokens artifact."""
+    fields = (
+        "mixture",
+        "mixture_schedule",
+        "packing",
+        "cross_document_attention",
+        "length_schedule",
+        "sequence_tokens",
+        "batch_sequences",
+        "seed",
+    )
+    return digest({"tokens": tokens_digest, **{name: getattr(config, name) for name in fields}})
 
 
 def read_lines(path: Path) -> list[dict[str, Any]]:

@@ -19,7 +19,7 @@ from stages.pretrain.health import heldout_problem, is_last, is_proven
 from stages.pretrain.job import RunDirectory
 from stages.store import Artifact
 
-REVISION = 1
+REVISION = 2
 
 
 def always(step: int) -> bool:

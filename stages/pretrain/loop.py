@@ -1,42 +1,45 @@
 """The training step, spelled out in the order in which it happens, and the loop around it.
 
 The loss of a step is the sum over all target tokens of the global batch divided by their number, whatever the number of
-processes and micro-batches. Documents that are packed into one sequence attend to one another: nothing isolates them,
-neither in the attention mask nor in the positions.
+processes and micro-batches. What attends to what within a sequence is said by `stages.pretrain.attention`.
 """
 
 import math
 import time
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from data.errors import InputError
-from data.loader import Batch, BatchLoader
+from data.loader import IGNORE, BatchLoader
 from stages.pretrain import checkpoint
+from stages.pretrain.attention import Attention
 from stages.pretrain.checkpoint import StepState
 from stages.pretrain.config import PretrainConfig
+from stages.pretrain.exclusions import Draws, before
 from stages.pretrain.faults import Hook
-from stages.pretrain.heldout import heldout_loss
+from stages.pretrain.feed import Fed, Feed, Rows
 from stages.pretrain.optim import learning_rate, set_learning_rate
-from stages.pretrain.parallel import Ranks, reduce_gradients
+from stages.pretrain.parallel import Ranks, reduce_gradients, reshard
 from stages.pretrain.records import Records
 from stages.pretrain.tensors import model_tensors, optimizer_tensors, state_digest
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     import torch
 
-IGNORE = -100  # a target that is not to be predicted; torch's cross_entropy and transformers have the same number
 MOST_SKIPPED_IN_A_ROW = 10
 
 
 class NonFinite(RuntimeError):
-    """The loss or the gradient norm of a step is NaN or infinite; the weights are still those of the step before."""
+    """A loss or a gradient norm is NaN or infinite. `draw`: the batch that it came of, and then the weights are still
+    those of the step before; None for a loss on held-out text."""
+
+    def __init__(self, message: str, draw: int | None) -> None:
+        super().__init__(message)
+        self.draw = draw
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,15 +55,22 @@ class StepResult:
 
 @dataclass(frozen=True, kw_only=True)
 class Training:
-    """Everything that the loop works with on this rank."""
+    """Everything that the loop works with on this rank. draw: of a step counted from 0; excluded: those that no step
+    takes. Held-out rows may hold several documents even where training rows do not, so each has its attention."""
 
     config: PretrainConfig
     ranks: Ranks
     model: "torch.nn.Module"
     optimizer: "torch.optim.AdamW"
+    attention: Attention
+    vocabulary_size: int
     train: BatchLoader
+    train_feed: Feed
     heldout: BatchLoader
-    num_heldout: int
+    heldout_feed: Feed
+    heldout_attention: Attention
+    draw: "Callable[[int], int]"
+    excluded: Draws
     checkpoints: "Path"
     model_config: dict[str, Any]
     hook: Hook
@@ -70,7 +80,7 @@ class Training:
         return model_tensors(self.model) | optimizer_tensors(self.model, self.optimizer)
 
 
-def train_step(training: Training, batch: Batch, *, step: int, save_wanted: bool) -> StepResult:
+def train_step(training: Training, batch: Fed, *, step: int, save_wanted: bool) -> StepResult:
     """One optimizer step on this rank's rows of the global batch. Raises NonFinite on every rank, before the update.
 
     save_wanted: the main rank's wish for a local checkpoint, which all ranks learn with the loss.
@@ -80,25 +90,15 @@ def train_step(training: Training, batch: Batch, *, step: int, save_wanted: bool
     config, ranks, model, optimizer = training.config, training.ranks, training.model, training.optimizer
 
     # 1. How many tokens the mean is over: all that any rank predicts in this step.
-    tokens = round(ranks.sum([target_count(batch.targets)]).item())
+    tokens = round(ranks.sum([batch.num_targets]).item())
     if not tokens:
         return StepResult(tokens=0, loss=None, gradient_norm=None, save_wanted=False)
 
     # 2. Forward and backward, one micro-batch at a time. FSDP averages gradients over ranks; the factor makes it a sum.
-    pieces = list(
-        micro_batches(
-            batch.inputs,
-            batch.targets,
-            size=config.micro_batch_sequences,
-            most_rows=_most(config.batch_sequences, ranks),
-        )
-    )
     local_loss = torch.zeros((), dtype=torch.float64, device=ranks.device)
-    for number, (inputs, targets) in enumerate(pieces, start=1):
-        reduce_gradients(model, number == len(pieces))
-        total = summed_loss(
-            model, inputs.to(ranks.device, non_blocking=True), targets.to(ranks.device, non_blocking=True)
-        )
+    for number, rows in enumerate(batch.micro_batches, start=1):
+        reduce_gradients(model, number == len(batch.micro_batches))
+        total = summed_loss(model, rows, attention=training.attention, vocabulary_size=training.vocabulary_size)
         total = training.hook("loss", step, ranks.rank, total)
         (total * (ranks.size / tokens)).backward()
         local_loss += total.detach()
@@ -109,7 +109,7 @@ def train_step(training: Training, batch: Batch, *, step: int, save_wanted: bool
 
     # 4. Nothing that is not finite reaches the weights. Since both numbers are global, all ranks decide alike.
     if not (math.isfinite(summed) and math.isfinite(norm.item())):
-        raise NonFinite(f"step {step}: loss {summed}, gradient norm {norm.item()}")
+        raise NonFinite(f"step {step}: loss {summed}, gradient norm {norm.item()}", training.draw(batch.step))
 
     # 5. Clip by the global norm, set the learning rate, update, and free the gradients.
     torch.nn.utils.clip_grads_with_norm_(model.parameters(), config.gradient_clip_norm, norm)
@@ -125,17 +125,22 @@ def train(training: Training, state: StepState, records: Records) -> StepState:
     config, ranks = training.config, training.ranks
     durable = set(config.durable_steps())
     saved_at = time.monotonic()
-    remaining = config.num_steps - state.step
     with training.train.read_ahead(
-        first_step=state.step, num_steps=remaining, depth=config.prefetch_batches
+        first_step=state.step,
+        num_steps=config.num_steps - state.step,
+        depth=config.prefetch_batches,
+        readers=config.reader_threads,
     ) as batches:
-        started, waited = time.perf_counter(), 0.0
-        for batch in batches:
+        started = waited = None
+        for batch in training.train_feed.ahead(batches):
+            if started is None or waited is None:  # starting to read is no part of the first step
+                started, waited = time.perf_counter(), batches.waited_seconds
             step = batch.step + 1
-            training.hook("begin", step, ranks.rank, None)
+            draw = training.draw(batch.step)
+            training.hook("begin", step, ranks.rank, draw)
             is_due = time.monotonic() - saved_at >= config.checkpoint_seconds
             result = train_step(training, batch, step=step, save_wanted=is_due)
-            state = after(state, result, step)
+            state = after(state, result, step, before(training.excluded, draw))
             records.step(
                 {
                     "step": step,
@@ -160,8 +165,9 @@ def train(training: Training, state: StepState, records: Records) -> StepState:
     return state
 
 
-def after(state: StepState, result: StepResult, step: int) -> StepState:
-    """The state after a step. Raises InputError after too many steps in a row that had no target."""
+def after(state: StepState, result: StepResult, step: int, excluded: Draws) -> StepState:
+    """The state after a step, before whose batch the draws `excluded` were left out. Raises InputError after too many
+    steps in a row that had no target."""
     skipped = 0 if result.tokens else state.skipped_in_a_row + 1
     if skipped >= MOST_SKIPPED_IN_A_ROW:
         raise InputError(
@@ -172,6 +178,7 @@ def after(state: StepState, result: StepResult, step: int) -> StepState:
             "step": step,
             "tokens_seen": state.tokens_seen + result.tokens,
             "skipped_in_a_row": skipped,
+            "excluded": excluded,
             "state_digest": "",
         }
     )
@@ -179,18 +186,11 @@ def after(state: StepState, result: StepResult, step: int) -> StepState:
 
 def measure(training: Training, state: StepState) -> StepState:
     """`state` with what a durable checkpoint says beyond a local one: held-out loss and digest."""
-    config, ranks = training.config, training.ranks
-    loss = heldout_loss(
-        training.model,
-        training.heldout,
-        most_rows=_most(training.num_heldout, ranks),
-        micro_batch=config.micro_batch_sequences,
-        ranks=ranks,
-    )
+    loss = heldout_loss(training)
     if not math.isfinite(loss):
-        raise NonFinite(f"step {state.step}: held-out loss {loss}")
+        raise NonFinite(f"step {state.step}: held-out loss {loss}", draw=None)
     state = state.model_copy(update={"heldout": (*state.heldout, (state.step, loss))})
-    digest = state_digest(training.tensors(), state.model_dump(mode="json"), reads=ranks.is_main)
+    digest = state_digest(training.tensors(), state.model_dump(mode="json"), reads=training.ranks.is_main)
     return state.model_copy(update={"state_digest": digest})
 
 
@@ -204,13 +204,32 @@ def save(training: Training, state: StepState, records: Records) -> None:
     checkpoint.save(training.checkpoints, training.tensors(), state, training.model_config, ranks, written=written)
 
 
-def summed_loss(model: "torch.nn.Module", inputs: "torch.Tensor", targets: "torch.Tensor") -> "torch.Tensor":
-    """float32 scalar: cross-entropy in nats, summed over the targets that are not IGNORE. inputs, targets:
-    int64[rows, sequence_tokens]."""
+def heldout_loss(training: Training) -> float:
+    """Mean loss in nats per token over batch 0 of the held-out sequences, all ranks' rows; the same on every rank. May
+    be NaN or infinite."""
+    import torch
+
+    batch = training.heldout_feed.place(training.heldout.batch(0))
+    attention, vocabulary_size = training.heldout_attention, training.vocabulary_size
+    total = 0.0
+    training.model.eval()
+    with torch.no_grad():
+        for rows in batch.micro_batches:
+            total += summed_loss(training.model, rows, attention=attention, vocabulary_size=vocabulary_size).item()
+    reshard(training.model)
+    training.model.train()
+    loss, tokens = training.ranks.sum([total, float(batch.num_targets)]).tolist()
+    return loss / tokens
+
+
+def summed_loss(model: "torch.nn.Module", rows: Rows, *, attention: Attention, vocabulary_size: int) -> "torch.Tensor":
+    """float32 scalar: cross-entropy in nats, summed over the targets that are not IGNORE. Rows of the output that only
+    pad the vocabulary take no part."""
     import torch.nn.functional as F
 
-    logits = model(input_ids=inputs, use_cache=False).logits
-    return F.cross_entropy(logits.float().flatten(0, 1), targets.flatten(), ignore_index=IGNORE, reduction="sum")
+    logits = model(input_ids=rows.inputs, use_cache=False, **attention.arguments(rows.positions)).logits
+    scores = logits[..., :vocabulary_size].float()
+    return F.cross_entropy(scores.flatten(0, 1), rows.targets.flatten(), ignore_index=IGNORE, reduction="sum")
 
 
 def gradient_norm(model: "torch.nn.Module") -> "torch.Tensor":
@@ -226,30 +245,3 @@ def gradient_norm(model: "torch.nn.Module") -> "torch.Tensor":
     norms = [torch.linalg.vector_norm(gradient, dtype=torch.float64) for gradient in gradients]
     norm = torch.linalg.vector_norm(torch.stack(norms))
     return norm.full_tensor() if isinstance(norm, DTensor) else norm
-
-
-def micro_batches(
-    inputs: np.ndarray, targets: np.ndarray, *, size: int, most_rows: int
-) -> "Iterator[tuple[torch.Tensor, torch.Tensor]]":
-    """Cut a rank's rows into micro-batches of at most `size` rows.
-
-    Every rank gets as many as the rank with `most_rows` needs, since a forward pass of a sharded model is a collective
-    operation: where rows run out, one row without targets stands in, which adds nothing to the loss or its gradient.
-    """
-    import torch
-
-    for start in range(0, most_rows, size):
-        piece, wanted = inputs[start : start + size], targets[start : start + size]
-        if not len(piece):
-            piece, wanted = np.zeros((1, inputs.shape[1]), np.int64), np.full((1, targets.shape[1]), IGNORE)
-        yield torch.from_numpy(np.ascontiguousarray(piece)), torch.from_numpy(np.ascontiguousarray(wanted))
-
-
-def target_count(targets: np.ndarray) -> int:
-    """Tokens to predict."""
-    return int((targets != IGNORE).sum())
-
-
-def _most(sequences: int, ranks: Ranks) -> int:
-    """Rows of the rank that has most of them."""
-    return -(-sequences // ranks.size)

@@ -10,6 +10,7 @@ import hashlib
 import math
 from typing import TYPE_CHECKING, Any
 
+from stages.pretrain.attention import BACKENDS
 from stages.pretrain.config import ModelConfig
 
 if TYPE_CHECKING:
@@ -53,14 +54,32 @@ def config_values(config: "LlamaConfig") -> dict[str, Any]:
     return values
 
 
-def build(config: "LlamaConfig") -> "LlamaForCausalLM":
-    """The model in float32 on the CPU, attention by scaled_dot_product_attention. Its weights are still to be set."""
+def build(config: "LlamaConfig", backend: str = "sdpa") -> "LlamaForCausalLM":
+    """The model in float32 on the CPU, attention by one of `stages.pretrain.attention.BACKENDS`. Its weights are still
+    to be set."""
     import torch
     from transformers import LlamaForCausalLM
 
-    model = LlamaForCausalLM._from_config(config, attn_implementation="sdpa", dtype=torch.float32)
+    model = LlamaForCausalLM._from_config(config, attn_implementation=BACKENDS[backend], dtype=torch.float32)
+    assert model.config._attn_implementation == BACKENDS[backend], model.config._attn_implementation
     assert all(parameter.dtype == torch.float32 for parameter in model.parameters())
     return model
+
+
+def trimmed(model: "LlamaForCausalLM", vocabulary_size: int) -> "LlamaForCausalLM":
+    """The same model without the rows that only pad its vocabulary."""
+    import torch
+    from transformers import LlamaConfig
+
+    if model.config.vocab_size == vocabulary_size:
+        return model
+    config = LlamaConfig(**{**config_values(model.config), "vocab_size": vocabulary_size})
+    small = build(config)
+    with torch.no_grad():
+        for (name, parameter), (_, padded) in zip(small.named_parameters(), model.named_parameters(), strict=True):
+            assert parameter.shape[1:] == padded.shape[1:], name
+            parameter.copy_(padded[: len(parameter)])
+    return small.train(model.training)
 
 
 def initialise(model: "torch.nn.Module", *, seed: int, std: float, num_layers: int) -> None:

@@ -70,10 +70,6 @@ class Ranks:
         unit = 1 if sys.platform == "darwin" else 1024
         return int(self.sum([resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit]).item())
 
-    def rows(self, batch_sequences: int) -> slice:
-        """This rank's rows of a global batch: contiguous, and as even as whole rows allow."""
-        return slice(self.rank * batch_sequences // self.size, (self.rank + 1) * batch_sequences // self.size)
-
 
 def start(config: PretrainConfig) -> "tuple[Accelerator, Ranks]":
     """Join the other processes (as torchrun's variables say) and set the process up for reproducible arithmetic."""

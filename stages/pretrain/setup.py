@@ -2,13 +2,18 @@
 
 from pathlib import Path
 
+from data.errors import InputError
 from stages.pretrain import checkpoint, model, optim, parallel
+from stages.pretrain.attention import Attention
 from stages.pretrain.checkpoint import StepState
+from stages.pretrain.config import PretrainConfig
+from stages.pretrain.exclusions import before
 from stages.pretrain.faults import load_hook
-from stages.pretrain.heldout import num_heldout_sequences
+from stages.pretrain.feed import Feed
 from stages.pretrain.job import Job
 from stages.pretrain.loop import Training
-from stages.pretrain.streams import HELDOUT, TRAIN, open_sequences
+from stages.pretrain.parallel import Ranks
+from stages.pretrain.sequences import Sequences, open_heldout, open_train
 
 
 def set_up(job: Job) -> tuple[Training, StepState]:
@@ -18,12 +23,11 @@ def set_up(job: Job) -> tuple[Training, StepState]:
     """
     config = job.config
     accelerator, ranks = parallel.start(config)
-    train = open_sequences(config, Path(job.tokens), TRAIN)
-    heldout = open_sequences(config, Path(job.tokens), HELDOUT)
-    num_heldout = num_heldout_sequences(config, heldout)
+    train = open_train(config, Path(job.tokens), excluded=job.excluded)
+    heldout = open_heldout(config, Path(job.tokens))
 
-    shape = model.huggingface_config(config.model, vocabulary_size=job.vocabulary_size, eos_id=job.eos_id)
-    plain = model.build(shape)
+    shape = model.huggingface_config(config.model, vocabulary_size=job.padded_vocabulary_size, eos_id=job.eos_id)
+    plain = model.build(shape, config.attention)
     model.initialise(plain, seed=config.seed, std=shape.initializer_range, num_layers=shape.num_hidden_layers)
     optimizer = optim.build_optimizer(config, plain)
     spread, optimizer = parallel.spread(accelerator, plain, optimizer, compile_layers=config.compile)
@@ -35,15 +39,15 @@ def set_up(job: Job) -> tuple[Training, StepState]:
         ranks=ranks,
         model=spread,
         optimizer=optimizer,
-        train=train.loader(
-            batch_sequences=config.batch_sequences,
-            sequence_tokens=config.sequence_tokens,
-            rows=ranks.rows(config.batch_sequences),
-        ),
-        heldout=heldout.loader(
-            batch_sequences=num_heldout, sequence_tokens=config.sequence_tokens, rows=ranks.rows(num_heldout)
-        ),
-        num_heldout=num_heldout,
+        attention=attention(config, train, ranks),
+        vocabulary_size=job.vocabulary_size,
+        train=train.loader(rank=ranks.rank, world_size=ranks.size),
+        train_feed=feed(config, train, ranks),
+        heldout=heldout.loader(rank=ranks.rank, world_size=ranks.size),
+        heldout_feed=feed(config, heldout, ranks),
+        heldout_attention=attention(config, heldout, ranks),
+        draw=train.order.draw,
+        excluded=job.excluded,
         checkpoints=job.run.checkpoints,
         model_config=model.config_values(shape),
         hook=load_hook(job.hook),
@@ -54,13 +58,35 @@ def set_up(job: Job) -> tuple[Training, StepState]:
             job.resume_step,
             training.tensors(),
             data_fingerprint=job.data_fingerprint,
+            excluded=before(job.excluded, train.order.draw(job.resume_step - 1)),
             ranks=ranks,
         )
     else:
         state = StepState(
             step=0,
             tokens_seen=0,
+            vocabulary_size=job.vocabulary_size,
             config_fingerprint=job.config_fingerprint,
             data_fingerprint=job.data_fingerprint,
         )
     return training, state
+
+
+def attention(config: PretrainConfig, sequences: Sequences, ranks: Ranks) -> Attention:
+    """How the model attends within `sequences`. Raises InputError for a back end that cannot be trained with here."""
+    import torch
+
+    if config.attention == "flex" and ranks.device.type == "cpu":
+        raise InputError('pretrain.attention = "flex" has no backward pass on a CPU; use "sdpa" or "eager" here')
+    dtype = torch.bfloat16 if config.precision == "bf16" else torch.float32
+    return Attention(config.attention, sequences.needs_mask, dtype)
+
+
+def feed(config: PretrainConfig, sequences: Sequences, ranks: Ranks) -> Feed:
+    """What brings the batches of `sequences` to this rank's device."""
+    return Feed(
+        device=ranks.device,
+        batch_tokens=sequences.batch_tokens,
+        micro_batch_tokens=config.micro_batch_sequences * config.sequence_tokens,
+        world_size=ranks.size,
+    )

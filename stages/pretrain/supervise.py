@@ -4,7 +4,8 @@
 |---------------|--------------------------------|---------------------------------------------------------------------|
 | 0             | the last step is done          | done                                                                |
 | 2             | the user's input               | stop, exit code 2                                                   |
-| 70            | loss or gradient is not finite | roll back to a healthy checkpoint and replay; stop if it comes back |
+| 70            | loss or gradient is not finite | roll back to a healthy checkpoint and replay; if it comes back,     |
+|               |                                | leave the batch out; if it comes back on another batch, stop        |
 | 71            | hardware suspected             | stop: the same machine would go on computing wrongly                |
 | 75            | not possible now (disk full)   | stop, exit code 75                                                  |
 | anything else | a crash, a killed process      | relaunch from the newest checkpoint, unless it gets no further      |
@@ -28,18 +29,21 @@ class Action(StrEnum):
     DONE = "done"
     RELAUNCH = "relaunch"
     ROLL_BACK = "roll back"
+    EXCLUDE = "exclude"
     STOP = "stop"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Ending:
     """How an attempt ended. `exit_code`: negative for a signal from outside that killed a process; `step`: the last
-    step that was completed; `checkpoint_step`: the newest complete checkpoint, 0 if there is none."""
+    step that was completed; `checkpoint_step`: the newest complete checkpoint, 0 if there is none; `draw`: the batch
+    that was not finite, None where it was something else."""
 
     exit_code: int
     cause: str
     step: int
     checkpoint_step: int
+    draw: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,8 +55,16 @@ class Decision:
     exit_code: int = OK
 
 
-def decide(ending: Ending, history: Sequence[Ending], *, max_relaunches: int) -> Decision:
-    """The decision after `ending`; `history` holds the endings before it, oldest first."""
+def decide(
+    ending: Ending,
+    history: Sequence[Ending],
+    *,
+    max_relaunches: int,
+    max_exclusions: int,
+    excluded_steps: Sequence[int] = (),
+) -> Decision:
+    """The decision after `ending`; `history` holds the endings before it, oldest first, and `excluded_steps` the steps,
+    counted from 1, a batch of which has been left out so far."""
     if ending.exit_code == OK:
         return Decision(action=Action.DONE, reason="finished")
     if ending.exit_code == BAD_INPUT:
@@ -60,22 +72,44 @@ def decide(ending: Ending, history: Sequence[Ending], *, max_relaunches: int) ->
     if ending.exit_code == TRY_AGAIN:
         return Decision(action=Action.STOP, reason=ending.cause, exit_code=TRY_AGAIN)
     if ending.exit_code == HARDWARE:
-        return Decision(action=Action.STOP, reason=f"hardware suspected: {ending.cause}", exit_code=FAILED)
+        return _give_up(f"hardware suspected: {ending.cause}")
     if ending.exit_code == ROLL_BACK:
-        return _after_anomaly(ending, history, max_relaunches)
+        return _after_anomaly(ending, history, max_relaunches, max_exclusions, excluded_steps)
     return _after_crash(ending, history, max_relaunches)
 
 
-def _after_anomaly(ending: Ending, history: Sequence[Ending], max_relaunches: int) -> Decision:
-    earlier = [past for past in history if past.exit_code == ROLL_BACK]
-    if any(past.step == ending.step for past in earlier):
-        reason = f"{ending.cause}; it came back when the same data was replayed, so it is not a transient fault"
-        return Decision(action=Action.STOP, reason=reason, exit_code=FAILED)
-    if len(earlier) >= max_relaunches:
-        return Decision(
-            action=Action.STOP, reason=f"{ending.cause}; {len(earlier)} rollbacks already", exit_code=FAILED
+def _after_anomaly(
+    ending: Ending,
+    history: Sequence[Ending],
+    max_relaunches: int,
+    max_exclusions: int,
+    excluded_steps: Sequence[int],
+) -> Decision:
+    if ending.step + 1 in excluded_steps and ending.draw is not None:
+        return _give_up(
+            f"{ending.cause}; it came back at the same step with other data, so it is not the data: lower "
+            "pretrain.learning_rate or raise pretrain.warmup_ratio"
         )
+    earlier = [past for past in history if past.exit_code == ROLL_BACK]
+    if any((past.step, past.draw) == (ending.step, ending.draw) for past in earlier):
+        again = f"{ending.cause}; it came back when the same data was replayed, so it is not a transient fault"
+        if ending.draw is None:
+            return _give_up(f"{again}: lower pretrain.learning_rate")
+        if len(excluded_steps) >= max_exclusions:
+            return _give_up(
+                f"{again}, and {len(excluded_steps)} batches are left out already (pretrain.max_exclusions = "
+                f"{max_exclusions}): lower pretrain.learning_rate"
+            )
+        return Decision(action=Action.EXCLUDE, reason=f"{again}; its batch will be left out")
+    # A replay of its own comes before each exclusion, so only those count that no exclusion followed.
+    in_vain = [past for past in earlier if past.step + 1 not in excluded_steps]
+    if len(in_vain) >= max_relaunches:
+        return _give_up(f"{ending.cause}; {len(in_vain)} rollbacks already")
     return Decision(action=Action.ROLL_BACK, reason=ending.cause)
+
+
+def _give_up(reason: str) -> Decision:
+    return Decision(action=Action.STOP, reason=reason, exit_code=FAILED)
 
 
 def _after_crash(ending: Ending, history: Sequence[Ending], max_relaunches: int) -> Decision:
@@ -86,8 +120,7 @@ def _after_crash(ending: Ending, history: Sequence[Ending], max_relaunches: int)
             break
         in_vain += 1
     if in_vain >= max_relaunches:
-        reason = (
+        return _give_up(
             f"{ending.cause}; {in_vain} relaunches from step {ending.checkpoint_step} have not got to a new checkpoint"
         )
-        return Decision(action=Action.STOP, reason=reason, exit_code=FAILED)
     return Decision(action=Action.RELAUNCH, reason=ending.cause)

@@ -1,7 +1,8 @@
 """The supervising side of pretraining: launches workers, watches them through the run directory, decides, and publishes
 what is healthy.
 
-Imports no torch. The workers detect; this side decides (see `stages.pretrain.supervise`).
+Imports no torch, and what reads tokens only where it is used. The workers detect; this side decides (see
+`stages.pretrain.supervise`).
 """
 
 import json
@@ -11,7 +12,7 @@ import statistics
 import time
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from data.errors import InputError
 from stages.base import Facts, Inputs
@@ -21,14 +22,19 @@ from stages.journal import Journal, torn
 from stages.pretrain import checkpoint
 from stages.pretrain.attempt import Workers, explain, log_tail
 from stages.pretrain.config import PretrainConfig
+from stages.pretrain.exclusions import Exclusion, draws, read_exclusions, write_exclusions
 from stages.pretrain.health import is_proven
 from stages.pretrain.job import METRICS, TIMING, Job, RunDirectory, make_job, read_lines
 from stages.pretrain.keeper import Keeper, always, choose
 from stages.pretrain.records import cut_back
-from stages.pretrain.streams import TRAIN, open_sequences
 from stages.pretrain.supervise import Action, Decision, Ending, decide
 from stages.pretrain.tail import MetricsTail
 from stages.store import Store
+
+if TYPE_CHECKING:
+    from stages.pretrain.sequences import Sequences
+
+MOST_WAITING = 0.05  # of the time of the steps, for data, before the journal warns
 
 
 def pretrain(config: PretrainConfig, inputs: Inputs, out: Path, journal: Journal, *, hook: str = "") -> Facts:
@@ -36,6 +42,8 @@ def pretrain(config: PretrainConfig, inputs: Inputs, out: Path, journal: Journal
 
     Raises InputError, TryAgain, or RuntimeError with the end of the workers' log.
     """
+    from stages.pretrain.sequences import open_train
+
     tokens = inputs["tokens"]
     job = make_job(
         config,
@@ -46,11 +54,12 @@ def pretrain(config: PretrainConfig, inputs: Inputs, out: Path, journal: Journal
         directory=inputs.store.runs_path(inputs.key),
         hook=hook,
     )
-    for warning in open_sequences(config, Path(job.tokens), TRAIN).warnings:
+    sequences = open_train(config, tokens.path)
+    for warning in sequences.warnings:
         journal.warning(warning)
     keeper = Keeper(config, inputs, job.run, job.vocabulary_size, journal)
-    supervise(job, journal, keeper)
-    return collect(job, keeper, out)
+    supervise(job, journal, keeper, sequences)
+    return collect(job, keeper, sequences, out, journal)
 
 
 def forget(store: Store, key: str) -> None:
@@ -61,11 +70,12 @@ def forget(store: Store, key: str) -> None:
         store.remove(run)
 
 
-def supervise(job: Job, journal: Journal, keeper: Keeper) -> None:
+def supervise(job: Job, journal: Journal, keeper: Keeper, sequences: "Sequences") -> None:
     """Launch attempts until the last step is done and every durable checkpoint is published, or until `decide` says
     stop."""
     config, run = job.config, job.run
     history: list[Ending] = []
+    exclusions = read_exclusions(run.excluded)
     step = choose(run, journal, wanted=always)
     while True:
         cut_back(run, step)
@@ -74,8 +84,15 @@ def supervise(job: Job, journal: Journal, keeper: Keeper) -> None:
         keeper.poll(step)
         if step == config.num_steps and run.result.exists():
             return
-        ending = attempt(job.at(step), MetricsTail(run, config, journal, resumed_step=step), keeper)
-        decision = decide(ending, history, max_relaunches=config.max_relaunches)
+        tail = MetricsTail(run, config, journal, resumed_step=step)
+        ending = attempt(job.at(step, draws(exclusions)), tail, keeper)
+        decision = decide(
+            ending,
+            history,
+            max_relaunches=config.max_relaunches,
+            max_exclusions=config.max_exclusions,
+            excluded_steps=[exclusion.step for exclusion in exclusions],
+        )
         if decision.action is Action.DONE:
             assert ending.step == config.num_steps, f"the workers are done at step {ending.step} of {config.num_steps}"
             return
@@ -83,10 +100,30 @@ def supervise(job: Job, journal: Journal, keeper: Keeper) -> None:
         history.append(ending)
         if decision.action is Action.STOP:
             raise stop(run, decision)
-        wanted = (
-            partial(is_proven, reached=ending.step, config=config) if decision.action is Action.ROLL_BACK else always
-        )
+        if decision.action is Action.EXCLUDE:
+            exclusions = exclude(run, journal, ending, exclusions, sequences)
+        goes_back = decision.action in (Action.ROLL_BACK, Action.EXCLUDE)
+        wanted = partial(is_proven, reached=ending.step, config=config) if goes_back else always
         step = choose(run, journal, wanted=wanted)
+
+
+def exclude(
+    run: RunDirectory,
+    journal: Journal,
+    ending: Ending,
+    exclusions: tuple[Exclusion, ...],
+    sequences: "Sequences",
+) -> tuple[Exclusion, ...]:
+    """Leave out the batch that was not finite from here on, and say which documents it held. Returns all exclusions."""
+    from stages.pretrain.documents import documents_of_draw
+
+    assert ending.draw is not None, "nothing to exclude"
+    made = Exclusion(first=ending.draw, last=ending.draw + 1, step=ending.step + 1)
+    # The event first: a kill between the two repeats it, and no batch is left out without having been told of.
+    journal.event("excluded", **made.model_dump(), documents=documents_of_draw(sequences, ending.draw))
+    exclusions = (*exclusions, made)
+    write_exclusions(run.excluded, exclusions)
+    return exclusions
 
 
 def attempt(job: Job, tail: MetricsTail, keeper: Keeper) -> Ending:
@@ -94,9 +131,9 @@ def attempt(job: Job, tail: MetricsTail, keeper: Keeper) -> Ending:
     job.write()
     with Workers(job) as workers:
         returned = workers.wait(lambda: keeper.poll(tail.poll()))
-    code, cause = explain(job.run, returned)
+    end = explain(job.run, returned)
     newest = max(checkpoint.scan(job.run.checkpoints).complete, default=0)
-    return Ending(exit_code=code, cause=cause, step=tail.reached, checkpoint_step=newest)
+    return Ending(exit_code=end.code, cause=end.cause, step=tail.reached, checkpoint_step=newest, draw=end.draw)
 
 
 def record_incident(
@@ -110,6 +147,7 @@ def record_incident(
         "resumed_step": resumed_step,
         "step": ending.step,
         "checkpoint_step": ending.checkpoint_step,
+        "draw": ending.draw,
         "decision": decision.action.value,
         "reason": decision.reason,
     }
@@ -131,7 +169,7 @@ def stop(run: RunDirectory, decision: Decision) -> Exception:
     return RuntimeError(f"training stopped: {decision.reason}\n{log_tail(run)}")
 
 
-def collect(job: Job, keeper: Keeper, out: Path) -> Facts:
+def collect(job: Job, keeper: Keeper, sequences: "Sequences", out: Path, journal: Journal) -> Facts:
     """Put the records of the finished run into the artifact and say what it amounts to."""
     run = job.run
     artifacts = keeper.require_all()
@@ -148,9 +186,26 @@ def collect(job: Job, keeper: Keeper, out: Path) -> Facts:
         "final_loss": losses[-1],
         "heldout_loss": artifacts[-1].facts["heldout_loss"],
         "parameters": result.pop("parameters"),
+        "packing": {
+            "kind": job.config.packing,
+            "cross_document_attention": job.config.cross_document_attention,
+            "domains": sequences.packing_facts(),
+        },
+        "excluded": [exclusion.model_dump() for exclusion in read_exclusions(run.excluded)],
         "checkpoints": [{"step": a.facts["step"], "key": a.key, "digest": a.digest} for a in artifacts],
     }
-    return Facts(facts=facts, measurements=measurements(job.config, timing, run, result), measured_files=(TIMING,))
+    measured = measurements(job.config, timing, run, result)
+    warn_of_waiting(journal, measured["data_wait_ratio"])
+    return Facts(facts=facts, measurements=measured, measured_files=(TIMING,))
+
+
+def warn_of_waiting(journal: Journal, data_wait_ratio: float) -> None:
+    """Say so if the training was starved of data."""
+    if data_wait_ratio > MOST_WAITING:
+        journal.warning(
+            f"{data_wait_ratio:.1%} of the time of the steps was spent waiting for data: raise pretrain.reader_threads "
+            "or pretrain.prefetch_batches, or bring the shards nearer"
+        )
 
 
 def measurements(
@@ -158,13 +213,15 @@ def measurements(
 ) -> dict[str, Any]:
     """Speed and memory. Seconds are wall seconds inside steps, those of the attempt whose result was kept; checkpoints,
     held-out losses and starts are not in them. `result`: the peak of all attempts, and the layout and device of the
-    last one."""
+    last one. data_wait_ratio: share of the time of the steps in which they waited for data."""
     seconds = [line["seconds"] for line in timing]
+    waited = sum(line["data_wait_seconds"] for line in timing)
     return {
         **result,
         "step_seconds": sum(seconds),
         "median_step_seconds": statistics.median(seconds),
         "tokens_per_second": config.batch_tokens / statistics.median(seconds),
-        "data_wait_seconds": sum(line["data_wait_seconds"] for line in timing),
+        "data_wait_seconds": waited,
+        "data_wait_ratio": waited / sum(seconds),
         "incidents": len(read_lines(run.incidents)),
     }

@@ -3,6 +3,8 @@
 import json
 import time
 from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 from stages.journal import Journal
 from stages.pretrain.config import PretrainConfig
@@ -12,7 +14,7 @@ EVENT_SECONDS = 1.0
 
 
 class MetricsTail:
-    """Follows metrics.jsonl. `reached`: the last completed step. `clock`: seconds, monotonic."""
+    """Follows metrics.jsonl and timing.jsonl. `reached`: the last completed step. `clock`: seconds, monotonic."""
 
     def __init__(
         self,
@@ -25,32 +27,33 @@ class MetricsTail:
     ) -> None:
         """Begins behind the lines that are there, which are those of the steps up to `resumed_step`."""
         self.reached = resumed_step
-        self._path = run.metrics
+        self._metrics = _Appended(run.metrics)
+        self._timing = _Appended(run.timing)
         self._config = config
         self._journal = journal
         self._clock = clock
-        self._offset = run.metrics.stat().st_size if run.metrics.exists() else 0
         self._event_at = -EVENT_SECONDS
         self._rate_from: tuple[float, int] | None = None
+        self._seconds = self._waited = 0.0
 
     def poll(self) -> int:
         """Take in what has been appended; at most one event a second, and always one for the last step. Returns
         `reached`."""
-        if not self._path.exists():
+        lines = self._metrics.lines()
+        for line in self._timing.lines():
+            self._seconds += line["seconds"]
+            self._waited += line["data_wait_seconds"]
+        if not lines:
             return self.reached
-        with open(self._path, "rb") as file:
-            file.seek(self._offset)
-            whole, newline, _ = file.read().rpartition(b"\n")
-        self._offset += len(whole) + len(newline)
-        if not newline:
-            return self.reached
-        latest = json.loads(whole.rpartition(b"\n")[2])
+        latest = lines[-1]
         self.reached = latest["step"]
         now = self._clock()
         self._journal.progress("training", self.reached, self._config.num_steps, unit="steps")
         if now - self._event_at >= EVENT_SECONDS or self.reached == self._config.num_steps:
-            self._journal.event("metric", **latest, tokens_per_second=self._rate(now))
+            waits = round(self._waited / self._seconds, 4) if self._seconds else None
+            self._journal.event("metric", **latest, tokens_per_second=self._rate(now), data_wait_ratio=waits)
             self._event_at = now
+            self._seconds = self._waited = 0.0
         return self.reached
 
     def _rate(self, now: float) -> float | None:
@@ -59,3 +62,21 @@ class MetricsTail:
         if since is None or now <= since[0]:
             return None
         return round((self.reached - since[1]) * self._config.batch_tokens / (now - since[0]), 1)
+
+
+class _Appended:
+    """The lines that are appended to a file from now on."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._offset = path.stat().st_size if path.exists() else 0
+
+    def lines(self) -> list[dict[str, Any]]:
+        """Those that are whole and that nobody has asked for yet."""
+        if not self._path.exists():
+            return []
+        with open(self._path, "rb") as file:
+            file.seek(self._offset)
+            whole, newline, _ = file.read().rpartition(b"\n")
+        self._offset += len(whole) + len(newline)
+        return [json.loads(line) for line in whole.splitlines()]

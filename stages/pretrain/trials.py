@@ -43,13 +43,13 @@ def trial(
     job.write()
     with Workers(job) as workers:
         returned = workers.wait(lambda: None)
-    code, cause = explain(job.run, returned)
-    if code == BAD_INPUT:
-        raise InputError(cause)
-    if code == TRY_AGAIN or code < 0:
-        raise TryAgain(f"the trial of {steps} steps did not end: {cause}; run the same command again")
-    if code:
-        raise RuntimeError(f"the trial of {steps} steps failed: {cause}\n{log_tail(job.run)}")
+    end = explain(job.run, returned)
+    if end.code == BAD_INPUT:
+        raise InputError(end.cause)
+    if end.code == TRY_AGAIN or end.code < 0:
+        raise TryAgain(f"the trial of {steps} steps did not end: {end.cause}; run the same command again")
+    if end.code:
+        raise RuntimeError(f"the trial of {steps} steps failed: {end.cause}\n{log_tail(job.run)}")
     saved = job.run.checkpoints / checkpoint.step_name(steps)
     metrics = read_lines(job.run.metrics)
     return {

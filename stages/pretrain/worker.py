@@ -90,6 +90,7 @@ def record_failure(run: RunDirectory, rank: int, code: int, error: BaseException
                 "exit_code": code,
                 "error": type(error).__name__,
                 "message": str(error),
+                "draw": getattr(error, "draw", None),
                 "traceback": "".join(traceback.format_exception(error)),
                 "time": time.time(),
             },

@@ -9,7 +9,7 @@ from stages.report.stage import run
 
 STAGE = Stage(
     name="report",
-    revision=1,
+    revision=2,
     config=ReportConfig,
     inputs={
         "corpus": One("curate"),

@@ -91,7 +91,14 @@ def render(*, title: str, inputs: Inputs, last: Artifact | None, charts: dict[st
     from markupsafe import Markup
 
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
-    environment.filters |= {"count": count, "size": size, "seconds": seconds, "percent": percent}
+    environment.filters |= {
+        "count": count,
+        "size": size,
+        "seconds": seconds,
+        "percent": percent,
+        "share": share,
+        "ratio": ratio,
+    }
     corpus, pretrain, export = inputs["corpus"].facts, inputs["pretrain"], inputs["export"]
     return environment.from_string(TEMPLATE.read_text(encoding="utf-8")).render(
         title=title,
@@ -105,6 +112,7 @@ def render(*, title: str, inputs: Inputs, last: Artifact | None, charts: dict[st
         data=view.data_rows(corpus, inputs["tokens"].facts),
         drops=view.drop_rows(corpus),
         tokenizer=inputs["tokenizer"].facts,
+        packing=view.packing_rows(pretrain.facts),
         plan=view.plan_rows(inputs["plan"].facts, pretrain),
         warnings=inputs["plan"].facts["warnings"],
         checks=json.loads((inputs["preflight"].path / CHECKS_FILE).read_text(encoding="utf-8")),
@@ -141,3 +149,13 @@ def seconds(value: float | None) -> str:
 def percent(share: float | None) -> str:
     """A signed share in percent."""
     return "–" if share is None else f"{share:+.2%}"
+
+
+def share(value: float) -> str:
+    """A share in percent."""
+    return f"{value:.2%}"
+
+
+def ratio(value: float | None) -> str:
+    """A number that is not a count; what was not measured is a dash."""
+    return "–" if value is None else f"{value:.2f}"

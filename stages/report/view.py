@@ -90,6 +90,14 @@ def drop_rows(corpus: Mapping[str, Any]) -> list[dict[str, Any]]:
     return sorted(reasons.values(), key=lambda row: (-row["bytes"], row["reason"]))
 
 
+def packing_rows(pretrain: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """What became of each domain's tokens; sequences of all lengths together."""
+    return [
+        {"domain": domain, **found, "sequences": sum(found["sequences"].values())}
+        for domain, found in sorted(pretrain["packing"]["domains"].items())
+    ]
+
+
 def plan_rows(plan: Mapping[str, Any], pretrain: Artifact) -> list[dict[str, Any]]:
     """What was planned beside what came out; `unit` tells how to print it. A figure that was not measured is absent."""
     facts, measured = pretrain.facts, pretrain.manifest.measurements

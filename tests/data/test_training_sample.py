@@ -6,8 +6,9 @@ import pyarrow as pa
 import pytest
 
 from data.errors import InputError
+from data.sentencepiece_vocabulary import SentencePieceVocabulary
 from data.training_sample import CHUNK_BYTES, draw_sample
-from data.vocabulary import Vocabulary, train_vocabulary
+from data.vocabulary_training import train_vocabulary
 
 
 def column(*texts: str) -> pa.ChunkedArray:
@@ -22,7 +23,7 @@ def test_long_documents_are_trained_on_whole() -> None:
         len(t.as_py().encode()) for t in long
     )
     assert max(len(chunk.encode()) for chunk in sample.chunks) <= CHUNK_BYTES
-    assert len(Vocabulary(train_vocabulary(sample.chunks, size=305)).encode(" zyzzyva")) == 1
+    assert len(SentencePieceVocabulary(train_vocabulary(sample.chunks, size=305)).encode(" zyzzyva")) == 1
 
 
 def test_text_beside_the_trainers_reserved_characters_is_trained_on() -> None:
@@ -30,9 +31,9 @@ def test_text_beside_the_trainers_reserved_characters_is_trained_on() -> None:
     texts = [f"line {i} of the log \u2585\u2585 zyzzyva zyzzyva" for i in range(300)]
     sample = draw_sample({"logs": column(*texts)}, budget_bytes=10_000_000, seed=1)
     assert sample.skipped_bytes == 0 and sample.reserved_bytes == 300 * 6
-    assert len(Vocabulary(train_vocabulary(sample.chunks, size=310)).encode(" zyzzyva")) == 1
+    assert len(SentencePieceVocabulary(train_vocabulary(sample.chunks, size=310)).encode(" zyzzyva")) == 1
     base = [f"line {i} of the log" for i in range(300)]
-    assert len(Vocabulary(train_vocabulary(base + texts, size=285)).encode(" zyzzyva")) > 1
+    assert len(SentencePieceVocabulary(train_vocabulary(base + texts, size=285)).encode(" zyzzyva")) > 1
 
 
 def test_sample_is_bounded_stratified_and_follows_the_seed() -> None:

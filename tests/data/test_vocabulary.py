@@ -1,17 +1,17 @@
-"""A user relies on: text comes back byte for byte, the fast encoder equals SentencePiece, no text is left out of the
-training sample unseen.
-"""
+"""A user relies on: text comes back byte for byte, the fast encoder equals SentencePiece, a document has one end."""
 
-import threading
+import io
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pytest
 import sentencepiece
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from data.errors import InputError
+from data.sentencepiece_vocabulary import SentencePieceVocabulary
 from data.vocabulary import (
     BEGINNING_ID,
     END_ID,
@@ -19,9 +19,9 @@ from data.vocabulary import (
     UNKNOWN_ID,
     Vocabulary,
     token_dtype,
-    train_vocabulary,
+    vocabulary_file,
 )
-from data.word_table import WordTable, joined_pairs
+from tests.data.foreign import LOSSLESS, edited_model, sentencepiece_model
 from tests.data.texts import AWKWARD, code, model, prose, vocabulary
 
 
@@ -44,73 +44,6 @@ def test_real_documents_come_back_through_the_fast_encoder() -> None:
     assert [vocabulary().decode(tokens[a:b]) for a, b in zip(offsets, offsets[1:], strict=False)] == list(texts)
 
 
-mixed = st.one_of(
-    st.text(),
-    st.text(alphabet=" \n\t.:#=()az0\u2581\u2585\u00e9\0"),
-    st.builds(
-        lambda text, a, b: text[a : a + b], st.sampled_from(prose() + code()), st.integers(0, 5000), st.integers(0, 400)
-    ),
-)
-
-
-@settings(max_examples=150, deadline=None)
-@given(st.lists(mixed, max_size=8))
-def test_fast_encoder_equals_sentencepiece(texts: list[str]) -> None:
-    reference = sentencepiece.SentencePieceProcessor(model_proto=model())
-    tokens, offsets = vocabulary().encode_documents(texts)
-    assert (
-        tokens.dtype == np.uint16 and offsets.dtype == np.int64 and offsets[0] == 0 and len(offsets) == len(texts) + 1
-    )
-    for number, text in enumerate(texts):
-        found = tokens[offsets[number] : offsets[number + 1]].tolist()
-        assert found == [*vocabulary().encode(text), END_ID]
-        if "\u2581" not in text:
-            assert found == [*reference.encode(text), END_ID]
-
-
-def test_fast_encoder_is_exact_when_the_table_overflows_and_when_hashes_collide(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    texts = pa.array([text[:3000] for text in prose()[:30]], pa.large_string())
-    expected, _ = vocabulary().encode_documents(texts)
-    own = vocabulary()
-
-    def encode_all(table: WordTable) -> np.ndarray:
-        parts = []
-        for text in texts.to_pylist():
-            data = np.frombuffer(text.encode(), np.uint8)
-            parts.append(table.encode(data, np.array([0, len(data)], dtype=np.int64))[0])
-        return np.concatenate(parts)
-
-    small = WordTable(
-        pieces=own.pieces(), encode=own.encode, end_id=END_ID, dtype=own.dtype, max_words=50, max_word_bytes=200
-    )
-    assert np.array_equal(encode_all(small), expected)
-    monkeypatch.setattr("data.word_table.hash_words", lambda data, starts: np.full(len(starts) - 1, 7, np.uint64))
-    colliding = WordTable(pieces=own.pieces(), encode=own.encode, end_id=END_ID, dtype=own.dtype)
-    assert np.array_equal(encode_all(colliding), expected)
-
-
-def test_no_piece_spans_a_place_where_text_is_cut() -> None:
-    joined = joined_pairs([b"", b"ab", b" a", "\u00e9t".encode()])
-    assert joined[ord("a"), ord("b")] and joined[ord(" "), ord("a")] and joined[0xA9, ord("t")]
-    assert not joined[ord("b"), ord("a")] and not joined[ord("a"), ord(" ")]
-    assert joined[ord("x"), 0xA9], "a text must never be cut inside a character"
-
-
-def test_threads_share_a_vocabulary() -> None:
-    texts = [text[:2000] for text in prose()]
-    own = Vocabulary(model())
-    expected, _ = own.encode_documents(texts)
-    found: list[np.ndarray] = []
-    threads = [threading.Thread(target=lambda: found.append(own.encode_documents(texts)[0])) for _ in range(3)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert len(found) == 3 and all(np.array_equal(tokens, expected) for tokens in found)
-
-
 def test_each_document_has_exactly_one_end_and_no_beginning() -> None:
     tokens, offsets = vocabulary().encode_documents(["a", "", "use </s> to end, <|endoftext|> too", "b"])
     assert (tokens == END_ID).sum() == 4 and (tokens[offsets[1:] - 1] == END_ID).all()
@@ -119,9 +52,19 @@ def test_each_document_has_exactly_one_end_and_no_beginning() -> None:
     assert vocabulary().decode(tokens[offsets[2] : offsets[3]]) == "use </s> to end, <|endoftext|> too"
 
 
-def test_no_documents() -> None:
-    tokens, offsets = vocabulary().encode_documents([])
-    assert tokens.dtype == np.uint16 and len(tokens) == 0 and offsets.tolist() == [0]
+@pytest.mark.parametrize("dtype", [np.uint16, np.uint32])
+def test_tokens_are_of_the_type_that_was_asked_for(dtype: type) -> None:
+    texts = pa.array(["a word", "", "another"], pa.string())
+    tokens, offsets = vocabulary().encode_documents(texts, dtype)
+    assert tokens.dtype == dtype and offsets.dtype == np.int64
+    assert tokens.tolist() == [t for text in texts.to_pylist() for t in (*vocabulary().encode(text), END_ID)]
+    nothing, offsets = vocabulary().encode_documents([], dtype)
+    assert nothing.dtype == dtype and len(nothing) == 0 and offsets.tolist() == [0]
+
+
+def test_a_type_that_cannot_hold_the_ids_is_our_mistake() -> None:
+    with pytest.raises(AssertionError, match="uint8 cannot hold 600 ids"):
+        vocabulary().encode_documents(["a"], np.uint8)
 
 
 def test_lone_surrogate_is_named() -> None:
@@ -131,44 +74,89 @@ def test_lone_surrogate_is_named() -> None:
         vocabulary().encode("bad \ud83d")
 
 
-def test_training_twice_gives_the_same_bytes() -> None:
-    chunks = [text[:3000] for text in prose()[:10]]
-    assert train_vocabulary(chunks, size=400) == train_vocabulary(chunks, size=400)
-
-
-def test_null_character_in_training_text() -> None:
-    trained = Vocabulary(train_vocabulary(["a\0b word"] * 50, size=272))
-    assert trained.decode(trained.encode("a\0b word\0")) == "a\0b word\0"
-
-
-def test_too_little_text_names_the_largest_size() -> None:
-    chunks = ["the quick brown fox jumps over the lazy dog"] * 5
-    with pytest.raises(InputError, match="at most 336") as raised:
-        train_vocabulary(chunks, size=2048, multiple=16)
-    assert "too small" in str(raised.value)
-    train_vocabulary(chunks, size=336)
-    with pytest.raises(InputError, match="at least 288"):
-        train_vocabulary(chunks, size=264, multiple=8)
-    with pytest.raises(InputError, match="no text"):
-        train_vocabulary([], size=300)
-
-
 def test_storage_type_follows_the_size() -> None:
     sizes = (32_000, 65_536, 65_537, 100_000)
     assert [token_dtype(size).name for size in sizes] == ["uint16", "uint16", "uint32", "uint32"]
 
 
-def test_foreign_models_are_refused() -> None:
-    import io
+def test_a_folder_holds_one_vocabulary_and_may_name_its_end(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="neither tokenizer.model nor tokenizer.json"):
+        vocabulary_file(tmp_path)
+    (tmp_path / "tokenizer.model").write_bytes(model())
+    assert vocabulary_file(tmp_path).name == "tokenizer.model"
+    assert Vocabulary.load_folder(tmp_path).end_id == END_ID
+    (tmp_path / "tokenizer_config.json").write_text('{"eos_token": {"content": "<s>"}}')
+    assert Vocabulary.load_folder(tmp_path).end_id == BEGINNING_ID
+    (tmp_path / "tokenizer_config.json").write_text("[]")
+    with pytest.raises(InputError, match="tokenizer_config.json cannot be read"):
+        Vocabulary.load_folder(tmp_path)
 
+
+def test_no_model_at_all_is_refused() -> None:
     with pytest.raises(InputError, match="cannot be read"):
-        Vocabulary(b"not a model")
-    for change in ({"add_dummy_prefix": True}, {"normalization_rule_name": "nmt_nfkc"}, {"byte_fallback": False}):
-        out = io.BytesIO()
-        settings = {"byte_fallback": True, "normalization_rule_name": "identity", "add_dummy_prefix": False} | change
-        sentencepiece.SentencePieceTrainer.train(
-            sentence_iterator=iter(prose()[:5]), model_writer=out, model_type="bpe", vocab_size=400, pad_id=-1,
-            remove_extra_whitespaces=False, minloglevel=2, max_sentence_length=10**6, **settings,
-        )  # fmt: skip
-        with pytest.raises(InputError, match="settings"):
-            Vocabulary(out.getvalue())
+        SentencePieceVocabulary(b"not a model")
+
+
+def test_an_end_that_is_no_special_piece_is_refused_with_those_there_are() -> None:
+    with pytest.raises(InputError, match=r"no special piece '<eod>'; set tokenizer.end_token .*'<s>', '</s>'"):
+        SentencePieceVocabulary(model(), "<eod>")
+    without = sentencepiece_model(eos_id=-1, control_symbols=["<eod>"])
+    with pytest.raises(InputError, match=r"names no piece that ends a document; .*'<s>', '<eod>'"):
+        SentencePieceVocabulary(without)
+    assert SentencePieceVocabulary(without, "<eod>").decode([2]) == ""
+    typed = sentencepiece_model(user_defined_symbols=["<eod>"])
+    with pytest.raises(InputError, match="no special piece '<eod>'"):
+        SentencePieceVocabulary(typed, "<eod>")
+
+
+@pytest.mark.parametrize(
+    ("settings", "why"),
+    [
+        ({"model_type": "unigram"}, "unigram segmentation"),
+        ({"add_dummy_prefix": True}, "adds a dummy prefix"),
+        ({"remove_extra_whitespaces": True}, "removes white space"),
+        ({"normalization_rule_name": "nmt_nfkc"}, "has a normaliser that rewrites text"),
+        ({"byte_fallback": False}, "has no byte pieces"),
+    ],
+)
+def test_where_the_argument_does_not_hold_whole_documents_are_encoded(settings: dict[str, object], why: str) -> None:
+    content = sentencepiece_model(**{**LOSSLESS, **settings})
+    own, reference = SentencePieceVocabulary(content), sentencepiece.SentencePieceProcessor(model_proto=content)
+    assert own.method == "plain" and why in own.why
+    texts = [text for text in (*AWKWARD, *prose()[:5]) if "\u2581" not in text]
+    tokens, offsets = own.encode_documents(texts, np.uint16)
+    expected = [[*reference.encode(text), END_ID] for text in texts]
+    assert [tokens[a:b].tolist() for a, b in zip(offsets, offsets[1:], strict=False)] == expected
+    assert (own.token_bytes() is None) == (settings != {"model_type": "unigram"})
+
+
+def test_a_lossless_unigram_model_keeps_every_byte() -> None:
+    own = SentencePieceVocabulary(sentencepiece_model(**LOSSLESS, model_type="unigram"))
+    token_bytes = own.token_bytes()
+    assert token_bytes is not None
+    for text in (*AWKWARD, *prose()[:3], "\u2581x\u2581"):
+        tokens, _ = own.encode_documents([text])
+        assert own.decode(tokens[:-1]) == text and tokens[:-1].tolist() == own.encode(text)
+        assert token_bytes[tokens].sum() == len(text.encode())
+
+
+def test_our_own_models_are_encoded_through_the_word_table() -> None:
+    assert (vocabulary().method, vocabulary().lossless) == ("word table", True)
+    assert vocabulary().special_pieces() == {"<s>": 1, "</s>": 2}
+    pieces = vocabulary().ordinary_pieces()
+    assert len(pieces) == 600 - NUM_CONTROL - 256 and "\u2581the" in pieces.values()
+
+
+def test_a_model_with_a_normaliser_of_another_name_is_not_taken_for_lossless() -> None:
+    assert not SentencePieceVocabulary(
+        edited_model(lambda p: setattr(p.normalizer_spec, "name", "user_defined"))
+    ).lossless
+
+
+def test_models_of_several_end_tokens_give_each_document_the_chosen_one() -> None:
+    out = io.BytesIO(sentencepiece_model(**LOSSLESS, control_symbols=["<|end|>", "<|im_start|>"]))
+    own = SentencePieceVocabulary(out.getvalue(), "<|end|>")
+    assert own.method == "word table" and own.special_pieces()["<|end|>"] == own.end_id
+    tokens, offsets = own.encode_documents(["say <|end|>", "", "</s>"])
+    assert np.flatnonzero(tokens == own.end_id).tolist() == (offsets[1:] - 1).tolist()
+    assert not np.isin(tokens, [0, 1, 2]).any()

@@ -5,7 +5,8 @@ from functools import cache
 from pathlib import Path
 from pydoc_data.topics import topics
 
-from data.vocabulary import Vocabulary, train_vocabulary
+from data.sentencepiece_vocabulary import SentencePieceVocabulary
+from data.vocabulary_training import train_vocabulary
 
 AWKWARD = (
     "",
@@ -50,5 +51,5 @@ def model(size: int = 600) -> bytes:
 
 
 @cache
-def vocabulary(size: int = 600) -> Vocabulary:
-    return Vocabulary(model(size))
+def vocabulary(size: int = 600) -> SentencePieceVocabulary:
+    return SentencePieceVocabulary(model(size))

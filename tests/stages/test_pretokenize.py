@@ -7,16 +7,17 @@ from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 from data.errors import InputError
-from data.shards import TokenShard, open_shards, open_streams, shard_name, write_shard
-from data.vocabulary import END_ID, Vocabulary
+from data.index import FILE, read_index
+from data.shards import TokenShard, shard_name, write_shard
+from data.vocabulary import Vocabulary
 from stages import manifest
 from stages.journal import Event
-from stages.pretokenize import plan_shards
+from stages.shard_plan import plan_shards
 from stages.store import Artifact, Store
-from stages.tokenizer import MODEL_FILE
 from tests.data.texts import prose
 from tests.stages.token_chain import corpus, pretokenize, small_corpus, tokenizer
 
@@ -29,6 +30,20 @@ def chain(tmp_path_factory: pytest.TempPathFactory) -> tuple[Store, Artifact, Ar
     return store, text, model, pretokenize(store, text, model)
 
 
+def shards_of(tokens: Artifact, split: str) -> dict[str, list[TokenShard]]:
+    """Domain -> its shards, as the index has them."""
+    index = read_index(tokens.path / split)
+    return {
+        domain: [TokenShard(tokens.path / split / name, index.header) for name in dict.fromkeys(index.shard[rows])]
+        for domain, rows in index.domains().items()
+    }
+
+
+def documents_of(tokens: Artifact, split: str, domain: str) -> list[np.ndarray]:
+    shards = shards_of(tokens, split).get(domain, [])
+    return [shard.read()[first:end] for shard in shards for first, end in pairwise(shard.offsets)]
+
+
 def copy_inputs(root: Path) -> tuple[Store, Artifact, Artifact]:
     store = Store(root)
     text = corpus(store)
@@ -37,36 +52,47 @@ def copy_inputs(root: Path) -> tuple[Store, Artifact, Artifact]:
 
 def test_every_document_comes_back_from_its_tokens(chain: tuple[Store, Artifact, Artifact, Artifact]) -> None:
     _, _, model, tokens = chain
-    vocabulary = Vocabulary.load(model.path / MODEL_FILE)
+    vocabulary = Vocabulary.load_folder(model.path)
     for split, domains in small_corpus().items():
-        shards = open_shards(tokens.path / split)
-        assert set(shards) == set(domains)
+        assert set(shards_of(tokens, split)) == {domain for domain, texts in domains.items() if texts}
         for domain, texts in domains.items():
-            documents = [shard.read()[a:b] for shard in shards[domain] for a, b in pairwise(shard.offsets)]
+            documents = documents_of(tokens, split, domain)
             assert [vocabulary.decode(document[:-1]) for document in documents] == texts
-            assert all(document[-1] == END_ID for document in documents)
-            ids = [name for shard in shards[domain] for name in shard.ids()]
+            assert all(document[-1] == vocabulary.end_id for document in documents)
+            ids = [name for shard in shards_of(tokens, split).get(domain, []) for name in shard.ids()]
             assert ids == [f"{split}/{domain}/{i}" for i in range(len(texts))]
 
 
 def test_counts_are_conserved(chain: tuple[Store, Artifact, Artifact, Artifact]) -> None:
-    _, text, _, tokens = chain
+    _, text, model, tokens = chain
+    end_id = model.facts["eos_id"]
     for domain, counted in tokens.facts["domains"].items():
         for split in ("train", "heldout"):
-            stream = open_streams(tokens.path / split)[domain]
-            everything = stream.read(0, len(stream))
-            assert counted[f"{split}_tokens"] == len(stream)
-            assert int((everything == END_ID).sum()) == counted[f"{split}_documents"]
+            documents = documents_of(tokens, split, domain)
+            assert counted[f"{split}_tokens"] == sum(map(len, documents))
+            assert counted[f"{split}_documents"] == sum(int((document == end_id).sum()) for document in documents)
+            assert counted[f"{split}_lossy_documents"] == 0
             for what in ("documents", "bytes"):
                 assert counted[f"{split}_{what}"] == text.facts["domains"][domain][f"{split}_{what}"]
-    assert tokens.facts["train_tokens"] == sum(d["train_tokens"] for d in tokens.facts["domains"].values())
-    assert (tokens.facts["dtype"], tokens.facts["vocabulary_size"], tokens.facts["eos_id"]) == ("uint16", 512, END_ID)
+    facts = tokens.facts
+    assert facts["train_tokens"] == sum(d["train_tokens"] for d in facts["domains"].values())
+    assert (facts["dtype"], facts["vocabulary_size"], facts["padded_vocabulary_size"]) == ("uint16", 512, 512)
+    assert facts["eos_id"] == end_id and facts["encoding"]["method"] == "word table" and facts["encoding"]["why"]
+
+
+def test_the_binary_digits_of_the_lengths_are_counted(chain: tuple[Store, Artifact, Artifact, Artifact]) -> None:
+    tokens = chain[3]
+    for domain, counted in tokens.facts["domains"].items():
+        lengths = [len(document) for document in documents_of(tokens, "train", domain)]
+        bits = counted["train_length_bits"]
+        assert bits == [sum(length >> bit & 1 for length in lengths) for bit in range(max(lengths).bit_length())]
+        assert sum(number << bit for bit, number in enumerate(bits)) == counted["train_tokens"]
 
 
 def test_shards_are_bounded_but_never_divide_a_document(chain: tuple[Store, Artifact, Artifact, Artifact]) -> None:
     _, text, _, tokens = chain
     plans = plan_shards(text.path, 60_000)
-    assert {plan.path for plan in plans} == {
+    assert {plan.path for plan in plans} | {f"train/{FILE}", f"heldout/{FILE}"} == {
         path.relative_to(tokens.path).as_posix() for path in tokens.path.glob("*/*.arrow")
     }
     assert all(plan.text_bytes <= 60_000 or plan.num_rows == 1 for plan in plans)
@@ -74,6 +100,18 @@ def test_shards_are_bounded_but_never_divide_a_document(chain: tuple[Store, Arti
     assert sum(plan.domain == "prose" and plan.split == "train" for plan in plans) == 5
     empty = TokenShard(tokens.path / "heldout" / shard_name("tiny", 0))
     assert (len(empty.ids()), empty.num_tokens) == (0, 0)
+
+
+def test_the_index_has_what_the_shards_have(chain: tuple[Store, Artifact, Artifact, Artifact]) -> None:
+    tokens = chain[3]
+    for split in ("train", "heldout"):
+        index = read_index(tokens.path / split)
+        shards = [TokenShard(tokens.path / split / name, index.header) for name in dict.fromkeys(index.shard)]
+        entries = [entry for shard in shards for entry in shard.entries()]
+        assert list(zip(index.domain, index.shard, index.tokens_offset.tolist(), index.tokens_sha256, strict=True)) == [
+            (entry.domain, entry.shard, entry.tokens_offset, entry.tokens_sha256) for entry in entries
+        ]
+        assert int(index.num_tokens.sum()) == tokens.facts[f"{split}_tokens"]
 
 
 @pytest.mark.parametrize(("workers", "rows_in_group"), [(1, 1000), (3, 1)])
@@ -115,6 +153,17 @@ def kill(root: Path, num_shards: int, before_rename: bool) -> None:
     assert child.exitcode == -signal.SIGKILL
 
 
+def test_killed_between_the_indexes_it_keeps_every_shard(
+    chain: tuple[Store, Artifact, Artifact, Artifact], tmp_path: Path
+) -> None:
+    store, text, model = copy_inputs(tmp_path)
+    num_shards = len(plan_shards(text.path, 60_000))
+    kill(tmp_path, num_shards, False)
+    assert len(list(tmp_path.rglob(FILE))) == 1
+    made = pretokenize(store, text, model)
+    assert made.digest == chain[3].digest and made.manifest.measurements["kept_shards"] == num_shards
+
+
 @pytest.mark.parametrize("before_rename", [True, False])
 def test_killed_twice_it_goes_on_behind_the_finished_shards(
     chain: tuple[Store, Artifact, Artifact, Artifact], tmp_path: Path, before_rename: bool
@@ -145,8 +194,6 @@ def test_a_damaged_leftover_is_written_again(chain: tuple[Store, Artifact, Artif
     (left[2].parent / "stranger-00000.arrow").write_bytes(left[2].read_bytes())
     other = TokenShard(left[3])
     tokens, offsets = np.array([5, 2], other.header.dtype), np.array([0, 2])
-    import pyarrow as pa
-
     write_shard(left[3], other.header, ids=pa.array(["other"]), domain="x", tokens=tokens, offsets=offsets)
     events: list[Event] = []
     made = pretokenize(store, text, model, events)
@@ -168,9 +215,10 @@ def test_progress_reaches_the_total(chain: tuple[Store, Artifact, Artifact, Arti
 def test_a_literal_end_token_in_a_text_ends_no_document(tmp_path: Path) -> None:
     store = Store(tmp_path)
     text = corpus(store, {"train": {"p": ["use </s> to end, <|endoftext|> too", *prose()[:9]]}, "heldout": {"p": []}})
-    tokens = pretokenize(store, text, tokenizer(store, text))
-    stream = open_streams(tokens.path / "train")["p"]
-    assert int((stream.read(0, len(stream)) == END_ID).sum()) == 10
+    model = tokenizer(store, text)
+    documents = documents_of(pretokenize(store, text, model), "train", "p")
+    assert len(documents) == 10
+    assert [int((document == model.facts["eos_id"]).sum()) for document in documents] == [1] * 10
 
 
 def test_a_vocabulary_beyond_16_bits_is_stored_in_32(tmp_path: Path) -> None:
@@ -183,8 +231,8 @@ def test_a_vocabulary_beyond_16_bits_is_stored_in_32(tmp_path: Path) -> None:
     model = tokenizer(store, text, size=81_920, character_coverage=1.0, sample_bytes=10_000_000)
     tokens = pretokenize(store, text, model, shard_bytes=10**6)
     assert tokens.facts["dtype"] == "uint32"
-    stream = open_streams(tokens.path / "train")["han"]
-    assert stream.dtype == np.uint32 and int(stream.read(0, len(stream)).max()) > 65_535
+    documents = np.concatenate(documents_of(tokens, "train", "han"))
+    assert documents.dtype == np.uint32 and int(documents.max()) > 65_535
 
 
 def test_an_empty_corpus_is_named(tmp_path: Path) -> None:

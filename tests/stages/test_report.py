@@ -70,6 +70,15 @@ def artifacts(tmp_path: Path) -> dict[str, tuple[Artifact, ...]]:
         "heldout_bytes": 100,
         "dropped": dropped,
     }
+    tokenizer = {
+        "vocabulary_size": 500,
+        "encoding": {"method": "plain", "why": "a unigram model"},
+        "bytes_per_token": {NASTY: None, "code": 2.7},
+        "fertility": {NASTY: None, "code": 1.9},
+        "languages": {"en": {"documents": 5, "tokens": 77, "bytes_per_token": 3.25, "fertility": 1.5}},
+        "measured": {"documents": 8, "bytes": 900, "lossy_documents": 0},
+        "unused_pieces": {"count": 3, "first": [NASTY]},
+    }
     tokens = {"train_tokens": 300, "heldout_tokens": 33}
     plan = {
         "parameters": {"total": 1000},
@@ -93,6 +102,20 @@ def artifacts(tmp_path: Path) -> dict[str, tuple[Artifact, ...]]:
         "first_loss": 5.0,
         "final_loss": 3.5,
         "parameters": 1000,
+        "packing": {
+            "kind": "length-buckets",
+            "cross_document_attention": False,
+            "domains": {
+                NASTY: {
+                    "tokens": 300,
+                    "sequences": {"64": 4, "16": 3},
+                    "padding_tokens": 4,
+                    "waste": 0.0125,
+                    "cut_documents": 2,
+                }
+            },
+        },
+        "excluded": [{"first": 2, "last": 3, "step": 3}],
         "checkpoints": [{"step": c.facts["step"], "key": c.key, "digest": c.digest} for c in checkpoints],
     }
     evaluations = [
@@ -125,11 +148,7 @@ def artifacts(tmp_path: Path) -> dict[str, tuple[Artifact, ...]]:
     }
     return {
         "corpus": (publish(store, "curate", nothing, {"domains": {NASTY: domain, "code": domain}}),),
-        "tokenizer": (
-            publish(
-                store, "tokenizer", nothing, {"vocabulary_size": 500, "bytes_per_token": {NASTY: None, "code": 2.7}}
-            ),
-        ),
+        "tokenizer": (publish(store, "tokenizer", nothing, tokenizer),),
         "tokens": (publish(store, "pretokenize", nothing, {"domains": {NASTY: tokens, "code": tokens}}),),
         "plan": (publish(store, "plan", nothing, plan),),
         "preflight": (
@@ -143,7 +162,7 @@ def artifacts(tmp_path: Path) -> dict[str, tuple[Artifact, ...]]:
                 "pretrain",
                 pretrain_files,
                 pretrain,
-                measurements={"tokens_per_second": 200.0, "peak_memory_bytes": 2 * 10**8},
+                measurements={"tokens_per_second": 200.0, "peak_memory_bytes": 2 * 10**8, "data_wait_ratio": 0.0123},
             ),
         ),
         "evaluations": tuple(reversed(evaluations)),
@@ -231,6 +250,12 @@ def test_what_a_reader_looks_for_is_on_the_page(artifacts: dict[str, tuple[Artif
         "shipped",
         "12",
         "nats per token",
+        "1.23% of the time of the steps was spent waiting for data",
+        "Packing: length-buckets. No document attends to another.",
+        "300 7 4 1.25% 2",
+        "Step 3 was not finite twice",
+        "the tokenizer's own library: a unigram model",
+        "en 5 77 3.25 1.50",
         "made",
     ):
         assert expected in text, expected

@@ -51,13 +51,26 @@ def _write_corpus(config: CorpusConfig, inputs: Inputs, out: Path, journal: Jour
     return Facts(facts={"domains": counts})
 
 
+class ForeignConfig(StageConfig):
+    files: dict[str, str]
+    padded_vocabulary_size: int
+
+
+def _write_foreign(config: ForeignConfig, inputs: Inputs, out: Path, journal: Journal) -> Facts:
+    for name, content in config.files.items():
+        (out / name).write_bytes(bytes.fromhex(content))
+    return Facts(facts={"padded_vocabulary_size": config.padded_vocabulary_size})
+
+
 CORPUS = Stage(name="curate", revision=1, config=CorpusConfig, inputs={}, run=_write_corpus)
+FOREIGN = Stage(name="tokenizer", revision=1, config=ForeignConfig, inputs={}, run=_write_foreign)
 
 
 def run_stage(
     store: Store, stage: Stage, config: StageConfig, inputs: dict[str, Artifact], events: list[Event] | None = None
 ) -> Artifact:
-    job = Job(stage=stage, config=config, externals={}, inputs={n: (a,) for n, a in inputs.items()}, label="test")
+    named = {name: (artifact,) for name, artifact in inputs.items()}
+    job = Job(stage=stage, config=config, externals=stage.externals(config, store), inputs=named, label="test")
     return execute(job, store, listeners=(events.append,) if events is not None else ())
 
 
@@ -68,6 +81,13 @@ def corpus(store: Store, texts: Any = None, rows_in_group: int = 7) -> Artifact:
 def tokenizer(store: Store, of: Artifact, **settings: Any) -> Artifact:
     config = TokenizerConfig(**({"size": 512, "sample_bytes": 300_000} | settings))
     return run_stage(store, TOKENIZER, config, {"corpus": of})
+
+
+def foreign_tokenizer(store: Store, files: Mapping[str, bytes], padded_vocabulary_size: int) -> Artifact:
+    """A tokenizer artifact of files that were made elsewhere."""
+    contents = {name: content.hex() for name, content in files.items()}
+    config = ForeignConfig(files=contents, padded_vocabulary_size=padded_vocabulary_size)
+    return run_stage(store, FOREIGN, config, {})
 
 
 def pretokenize(

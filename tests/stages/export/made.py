@@ -96,10 +96,8 @@ def publish(store: Store, stage: str, fill: Callable[[Path], None], facts: dict[
     return execute(Job(stage=made, config=config, externals={}, inputs={}, label="made"), store)
 
 
-def publish_tokenizer(store: Store) -> Artifact:
-    return publish(
-        store, "tokenizer", lambda folder: tokenizer_model(folder) and None, {"eos_id": 2, "vocabulary_size": ODD_SIZE}
-    )
+def publish_tokenizer(store: Store, fill: Callable[[Path], object] = tokenizer_model) -> Artifact:
+    return publish(store, "tokenizer", lambda folder: fill(folder) and None, {"eos_id": 2, "vocabulary_size": ODD_SIZE})
 
 
 def publish_corpus(store: Store, domains: dict[str, list[str]]) -> Artifact:
@@ -121,7 +119,13 @@ def publish_checkpoint(store: Store, made: Any, step: int = 7) -> Artifact:
     from stages.pretrain.tensors import model_tensors
 
     def fill(folder: Path) -> None:
-        state = checkpoint.StepState(step=step, tokens_seen=100 * step, config_fingerprint="", data_fingerprint="")
+        state = checkpoint.StepState(
+            step=step,
+            tokens_seen=100 * step,
+            vocabulary_size=made.config.vocab_size,
+            config_fingerprint="",
+            data_fingerprint="",
+        )
         alone = Ranks(rank=0, size=1, device=torch.device("cpu"))
         saved = checkpoint.save(
             folder, model_tensors(made), state, config_values(made.config), alone, written=lambda: None

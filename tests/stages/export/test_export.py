@@ -11,8 +11,17 @@ from stages.export.config import Form
 from stages.export.generate import continue_prompt
 from stages.journal import read_events
 from stages.store import Artifact, Store
+from tests.data.foreign import byte_level_json, sentencepiece_model
 from tests.data.texts import code, prose
-from tests.stages.export.made import job, model, publish_checkpoint, publish_corpus, publish_tokenizer, trained
+from tests.stages.export.made import (
+    ODD_SIZE,
+    job,
+    model,
+    publish_checkpoint,
+    publish_corpus,
+    publish_tokenizer,
+    trained,
+)
 
 SETTINGS = {"domain_bytes": 1500, "prompts": ("def ", "The ", ""), "greedy_tokens": 6, "sample_tokens": 6, "threads": 1}
 
@@ -145,6 +154,29 @@ def test_a_shape_without_four_bit_form_ships_the_others_and_says_why(inputs: dic
     assert "hidden_size = 48 is not a multiple of 32" in made.facts["forms"]["gguf-q4_0"]["reasons"][0]
     with pytest.raises(InputError, match="none of export.forms can hold this model.*hidden_size = 48"):
         export({**inputs, "model": narrow}, tmp_path, forms=("gguf-q4_0",))
+
+
+def test_a_tokenizer_json_ships_in_the_form_that_can_hold_it(inputs: dict[str, Any], tmp_path: Path) -> None:
+    def fill(folder: Path) -> None:
+        (folder / "tokenizer.json").write_bytes(byte_level_json(adds_special=True))
+        (folder / "tokenizer_config.json").write_text('{"eos_token": "<|endoftext|>"}')
+
+    store = Store(tmp_path / "made")
+    artifacts = {"tokenizer": publish_tokenizer(store, fill), "model": publish_checkpoint(store, model(vocab_size=401))}
+    made = export({**inputs, **artifacts}, tmp_path, forms=("hf", "gguf-f32"))
+    accepted = {form: figures["accepted"] for form, figures in made.facts["forms"].items()}
+    assert accepted == {"hf": True, "gguf-f32": False}
+    assert "its tokenizer is a tokenizer.json" in made.facts["forms"]["gguf-f32"]["reasons"][0]
+    assert made.facts["forms"]["hf"]["same_greedy_tokens"]
+
+
+def test_a_tokenizer_that_no_form_can_hold_is_refused_before_any_work(inputs: dict[str, Any], tmp_path: Path) -> None:
+    def fill(folder: Path) -> None:
+        (folder / "tokenizer.model").write_bytes(sentencepiece_model(vocab_size=ODD_SIZE))
+
+    tokenizer = publish_tokenizer(Store(tmp_path / "made"), fill)
+    with pytest.raises(InputError, match="none of export.forms can hold this model.*normaliser that rewrites text"):
+        export({**inputs, "tokenizer": tokenizer}, tmp_path)
 
 
 def test_a_sample_follows_its_seed(inputs: dict[str, Any], tmp_path: Path) -> None:

@@ -10,15 +10,16 @@ from pathlib import Path
 import pytest
 import torch
 
-from data.vocabulary import SPACE_SYMBOL
+from data.vocabulary import SPACE_SYMBOL, Vocabulary
+from data.vocabulary_training import train_vocabulary
 from stages.errors import TryAgain
 from stages.export import gguf_file
 from stages.export.generate import continue_prompt
 from stages.export.llama_server import LlamaServer, compare_greedy
-from stages.export.tokenizer import EDGE_TEXTS, differences, read_sentencepiece
+from stages.export.tokenizer import EDGE_TEXTS, differences
 from tests.data.texts import AWKWARD, prose
 from tests.stages.export.made import model, tokenizer_model
-from tests.stages.export.test_tokenizer import NEWLINE_SYMBOL, train
+from tests.stages.export.test_tokenizer import NEWLINE_SYMBOL, SPECIAL, train
 
 PROMPTS = [[2, 40, 300], [2, 7], [2, 500, 21, 22, 23]]
 STRINGS = [text for text in (*EDGE_TEXTS, *AWKWARD, *prose()[:5]) if SPACE_SYMBOL not in text]
@@ -40,7 +41,7 @@ def test_next_tokens_and_ids_are_those_of_transformers_and_sentencepiece(tokeniz
     reference = [continue_prompt(made, prompt, max_new_tokens=20, end_id=2) for prompt in PROMPTS]
     with serve(tmp_path / "m.gguf") as server:
         greedy = compare_greedy(server, PROMPTS, reference)
-        assert differences(read_sentencepiece(tokenizer).encode, server.tokenize, STRINGS) == []
+        assert differences(Vocabulary.load(tokenizer).encode, server.tokenize, STRINGS) == []
         assert server.load_seconds > 0 and server.tokens_per_second(PROMPTS[0], 8) > 0
     assert greedy.compared + greedy.excluded == sum(len(continuation.tokens) for continuation in reference)
     assert greedy.same and greedy.compared >= 20
@@ -62,12 +63,23 @@ def test_wrongly_permuted_keys_give_other_tokens(
         assert not compare_greedy(server, PROMPTS, reference).same
 
 
+def test_special_tokens_of_the_tokenizer_are_known_and_stay_out_of_text(tmp_path: Path) -> None:
+    source = tmp_path / "tokenizer.model"
+    source.write_bytes(train_vocabulary([text[:3000] for text in prose()[:10]], size=450, special_tokens=SPECIAL))
+    gguf_file.write(model(vocab_size=450, num_hidden_layers=1), source, tmp_path / "m.gguf", "f32")
+    encode = Vocabulary.load(source).encode
+    with serve(tmp_path / "m.gguf") as server:
+        assert differences(encode, server.tokenize, [*STRINGS, *SPECIAL, "a<|im_end|>b"]) == []
+        found = server._post("/tokenize", {"content": "<|im_start|>user<|im_end|>", "parse_special": True})
+    assert found["tokens"] == [3, *encode("user"), 4], "and no space is put behind a special token"
+
+
 def test_a_newline_symbol_of_the_tokenizer_is_kept(tmp_path: Path) -> None:
     source = train(tmp_path / "other.model", **NEWLINE_SYMBOL)
     made = model(vocab_size=450, num_hidden_layers=1)
     gguf_file.write(made, source, tmp_path / "m.gguf", "f32")
     with serve(tmp_path / "m.gguf") as server:
-        assert differences(read_sentencepiece(source).encode, server.tokenize, STRINGS) == []
+        assert differences(Vocabulary.load(source).encode, server.tokenize, STRINGS) == []
 
 
 @pytest.mark.parametrize("token", [2, 203], ids=["end of document", "a byte that is no character"])

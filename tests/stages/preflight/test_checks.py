@@ -5,16 +5,16 @@ import re
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import pyarrow as pa
 import pytest
 
-from data.shards import ShardHeader, TokenShard, TokenStream, write_shard
+from data.shards import shard_name
+from data.streams import open_streams
 from stages.preflight import STAGE, checks
 from stages.preflight.checks import Status
 from stages.preflight.config import PreflightConfig, default_device
 from stages.pretrain.config import PretrainConfig
 from stages.store import Store
+from tests.data import shard_files
 
 UNIFORM = math.log(512)
 
@@ -89,13 +89,13 @@ def test_a_pass_on_one_device_is_none_on_another(tmp_path: Path, monkeypatch: py
     assert key("auto", "cpu") == key("cpu", "cuda") != key("auto", "cuda") == key("cuda", "cpu")
 
 
-def test_shards_of_another_tokenizer(tmp_path_factory: pytest.TempPathFactory) -> None:
-    path = tmp_path_factory.mktemp("shards") / "a-00000.arrow"
-    header = ShardHeader(vocabulary_size=512, end_id=2, vocabulary_digest="ours")
-    tokens = np.array([5, 2], np.uint16)
-    write_shard(path, header, ids=pa.array(["x"]), domain="a", tokens=tokens, offsets=np.array([0, 2]))
-    streams = {"a": TokenStream([TokenShard(path)])}
-    assert checks.tokens(header, streams, 512, "ours").status is Status.PASS
-    for size, digest in ((512, "theirs"), (576, "ours")):
+def test_shards_of_another_tokenizer(tmp_path: Path) -> None:
+    header = shard_files.header(512)
+    shard_files.write(tmp_path / shard_name("a", 0), [[5, 2]], header, domain="a")
+    shard_files.index_folder(tmp_path)
+    streams = open_streams(tmp_path)
+    good = checks.tokens(header, streams, 512, "d")
+    assert good.status is Status.PASS and "a 2" in good.detail
+    for size, digest in ((512, "theirs"), (576, "d")):
         check = checks.tokens(header, streams, size, digest)
         assert check.status is Status.FAIL and "pretokenize" in check.detail

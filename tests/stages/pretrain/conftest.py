@@ -5,6 +5,7 @@ import pytest
 
 from stages.pretrain.checkpoint import StepState
 from stages.pretrain.config import PretrainConfig
+from stages.pretrain.exclusions import Draws
 from stages.pretrain.loop import Training
 from tests.stages.pretrain import micro
 
@@ -21,7 +22,8 @@ def tokens(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def build(tokens: Path, tmp_path: Path) -> Iterator[Build]:
-    """`build(config, resume_step=0)` sets a training up in this process, as a worker does; its run lies in tmp_path."""
+    """`build(config, resume_step=0, excluded=())` sets a training up in this process, as a worker does; its run lies in
+    tmp_path."""
     import torch
     from accelerate.state import AcceleratorState, GradientState
 
@@ -33,9 +35,9 @@ def build(tokens: Path, tmp_path: Path) -> Iterator[Build]:
         AcceleratorState._reset_state(reset_partial_state=True)
         GradientState._reset_state()
 
-    def build(config: PretrainConfig, *, resume_step: int = 0) -> tuple[Training, StepState]:
+    def build(config: PretrainConfig, *, resume_step: int = 0, excluded: Draws = ()) -> tuple[Training, StepState]:
         forget()
-        return set_up(micro.worker_job(config, tokens, tmp_path / "run", resume_step=resume_step))
+        return set_up(micro.worker_job(config, tokens, tmp_path / "run", resume_step=resume_step, excluded=excluded))
 
     yield build
     forget()

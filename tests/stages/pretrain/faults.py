@@ -1,4 +1,6 @@
-"""The fault injector that test runs give to their workers: each fault of the list happens once, also over restarts."""
+"""The fault injector that test runs give to their workers: each fault of the list happens once, also over restarts,
+except a poisoned batch, which is one each time.
+"""
 
 import json
 import os
@@ -15,15 +17,25 @@ FAULTS, MARKS = "LONGHAUL_TEST_FAULTS", "LONGHAUL_TEST_FAULT_MARKS"
 
 
 def plan(monkeypatch: pytest.MonkeyPatch, marks: Path, *faults: tuple[str, int, int, str]) -> None:
-    """Let workers that are started from here on fail at (point, step, rank): by "kill", "nan" or "crash"."""
+    """Let workers that are started from here on fail at (point, step, rank): by "kill", "nan" or "crash"; or by
+    "poisoned" at (point, draw, rank), with NaN."""
     marks.mkdir(exist_ok=True)
     monkeypatch.setenv(FAULTS, json.dumps(faults))
     monkeypatch.setenv(MARKS, str(marks))
     monkeypatch.setenv(ALLOWED, "1")
 
 
+_draw = -1
+
+
 def inject(point: str, step: int, rank: int, value: Any) -> Any:
+    global _draw
+    _draw = value if point == "begin" else _draw
     for number, (at_point, at_step, at_rank, kind) in enumerate(json.loads(os.environ[FAULTS])):
+        if kind == "poisoned":
+            if (point, _draw, rank) == (at_point, at_step, at_rank):
+                return value * float("nan")
+            continue
         mark = Path(os.environ[MARKS]) / str(number)
         if (point, step, rank) != (at_point, at_step, at_rank) or mark.exists():
             continue

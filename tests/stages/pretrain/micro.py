@@ -15,11 +15,14 @@ from stages.config import StageConfig
 from stages.journal import Event, Journal
 from stages.pretrain import STAGE
 from stages.pretrain.config import ModelConfig, PretrainConfig
+from stages.pretrain.exclusions import Draws
 from stages.pretrain.job import Job as WorkerJob
 from stages.store import Artifact, Store
+from tests.data.shard_files import index_folder
 
-VOCABULARY = 67
+VOCABULARY, PADDED = 67, 72
 EOS = 2
+HEADER = ShardHeader(vocabulary_size=VOCABULARY, padded_vocabulary_size=PADDED, end_id=EOS, vocabulary_digest="micro")
 MODEL = ModelConfig(
     hidden_size=24,
     num_layers=2,
@@ -49,20 +52,31 @@ def config(**changes: Any) -> PretrainConfig:
     return PretrainConfig.model_validate({**settings, **changes})
 
 
-def write_tokens(folder: Path, *, num_tokens: int = 3000) -> None:
-    """Two domains of text that can be learnt (a noisy counting sequence), with train and held-out shards."""
-    header = ShardHeader(vocabulary_size=VOCABULARY, end_id=EOS, vocabulary_digest="micro")
+def write_tokens(folder: Path, *, num_tokens: int = 3008) -> None:
+    """Two domains of text that can be learnt (a noisy counting sequence), with train and held-out shards. Documents of
+    1 to 60 tokens, so that most sequences hold several; one domain lies in two shards.
+    """
     random = np.random.default_rng(5)
     for side, share in (("train", num_tokens), ("heldout", num_tokens // 5)):
         (folder / side).mkdir(parents=True)
-        for domain, stride in (("code", 1), ("prose", 3)):
+        for domain, stride, num_shards in (("code", 1, 1), ("prose", 3, 2)):
             noise = random.integers(0, 3, share)
-            tokens = ((np.arange(share) * stride + noise) % (VOCABULARY - 3) + 3).astype(header.dtype)
-            offsets = np.array([0, share // 3, share], dtype=np.int64)
-            ids = pa.array([f"{domain}/0", f"{domain}/1"])
-            write_shard(
-                folder / side / shard_name(domain, 0), header, ids=ids, domain=domain, tokens=tokens, offsets=offsets
-            )
+            tokens = ((np.arange(share) * stride + noise) % (VOCABULARY - 3) + 3).astype(HEADER.dtype)
+            ends = np.cumsum(random.integers(1, 61, share))
+            ends = np.append(ends[ends < share], share)
+            tokens[ends - 1] = EOS
+            documents = np.split(tokens, ends[:-1])
+            for number, part in enumerate(np.array_split(np.arange(len(documents)), num_shards)):
+                write_shard(
+                    folder / side / shard_name(domain, number),
+                    HEADER,
+                    ids=pa.array([f"{domain}/{document}" for document in part]),
+                    domain=domain,
+                    tokens=np.concatenate([documents[document] for document in part]),
+                    offsets=np.cumsum([0, *(len(documents[document]) for document in part)]),
+                    batch_tokens=400,
+                )
+        index_folder(folder / side)
 
 
 class TokensConfig(StageConfig):
@@ -71,7 +85,7 @@ class TokensConfig(StageConfig):
 
 def _write(config: TokensConfig, inputs: Inputs, out: Path, journal: Journal) -> Facts:
     write_tokens(out)
-    return Facts(facts={"vocabulary_size": VOCABULARY, "eos_id": EOS})
+    return Facts(facts={"vocabulary_size": VOCABULARY, "padded_vocabulary_size": PADDED, "eos_id": EOS})
 
 
 TOKENS = Stage(name="pretokenize", revision=1, config=TokensConfig, inputs={}, run=_write)
@@ -113,19 +127,27 @@ def pretrain(
 
 
 def worker_job(
-    config: PretrainConfig, tokens: Path, directory: Path, *, resume_step: int = 0, hook: str = ""
+    config: PretrainConfig,
+    tokens: Path,
+    directory: Path,
+    *,
+    resume_step: int = 0,
+    excluded: Draws = (),
+    hook: str = "",
 ) -> WorkerJob:
     """A job for the worker alone."""
     directory.mkdir(parents=True, exist_ok=True)
     return WorkerJob(
         config=config,
         vocabulary_size=VOCABULARY,
+        padded_vocabulary_size=PADDED,
         eos_id=EOS,
         tokens=str(tokens),
         config_fingerprint="micro",
         data_fingerprint="micro",
         directory=str(directory),
         resume_step=resume_step,
+        excluded=excluded,
         hook=hook,
     )
 

@@ -15,7 +15,7 @@ from torch.distributed.tensor import DTensor
 from torch.distributed.tensor.debug import CommDebugMode
 
 from stages.pretrain.job import Job
-from stages.pretrain.loop import measure, micro_batches, summed_loss, train_step
+from stages.pretrain.loop import measure, summed_loss, train_step
 from stages.pretrain.parallel import reduce_gradients
 from stages.pretrain.processes import die_with_parent
 from stages.pretrain.setup import set_up
@@ -29,14 +29,12 @@ def main(job: Job) -> None:
     local = sum(parameter.to_local().numel() for parameter in model.parameters() if isinstance(parameter, DTensor))
     digest = state_digest(training.tensors(), state.model_dump(mode="json"), reads=ranks.is_main)
 
-    batch = training.train.batch(0)
+    batch = training.train_feed.place(training.train.batch(0))
     reductions = []
-    for last, (inputs, targets) in zip(
-        (False, True), micro_batches(batch.inputs, batch.targets, size=2, most_rows=4), strict=True
-    ):
+    for last, rows in zip((False, True), batch.micro_batches, strict=True):
         reduce_gradients(model, last)
         with CommDebugMode() as communication:
-            summed_loss(model, inputs, targets).backward()
+            summed_loss(model, rows, attention=training.attention, vocabulary_size=training.vocabulary_size).backward()
         counts = communication.get_comm_counts()
         reductions.append(sum(count for operation, count in counts.items() if "reduce_scatter" in str(operation)))
     model.zero_grad(set_to_none=True)
@@ -57,7 +55,9 @@ def main(job: Job) -> None:
         np.savez(job.run.path / "gradients.npz", **gradients)
         seen = {**dataclasses.asdict(result), "sharded": sharded, "local": local, "digest": digest, "heldout": heldout}
         (job.run.path / "seen.json").write_text(
-            json.dumps({**seen, "reductions": reductions, "rows": len(batch.inputs)})
+            json.dumps(
+                {**seen, "reductions": reductions, "rows": sum(len(rows.inputs) for rows in batch.micro_batches)}
+            )
         )
     ranks.leave()
 

@@ -11,7 +11,7 @@ from torch.distributed.checkpoint.api import CheckpointException
 from data.errors import InputError
 from stages.errors import BAD_INPUT, FAILED, TRY_AGAIN, TryAgain
 from stages.pretrain import launch, trials
-from stages.pretrain.attempt import command, environment, explain, log_tail
+from stages.pretrain.attempt import End, command, environment, explain, log_tail
 from stages.pretrain.job import Job, RunDirectory
 from stages.pretrain.loop import NonFinite
 from stages.pretrain.supervise import ROLL_BACK
@@ -53,7 +53,7 @@ FULL = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
     ("error", "code"),
     [
         (InputError("no"), BAD_INPUT),
-        (NonFinite("step 3"), ROLL_BACK),
+        (NonFinite("step 3", 2), ROLL_BACK),
         (FULL, TRY_AGAIN),
         (raised(RuntimeError("writing failed"), FULL), TRY_AGAIN),
         (CheckpointException("save", {1: (raised(RuntimeError("x"), FULL), None)}), TRY_AGAIN),
@@ -67,25 +67,25 @@ def test_exit_codes_say_what_kind_of_end_it_was(error: BaseException, code: int)
 
 def test_the_most_telling_rank_explains_the_end(tmp_path: Path) -> None:
     run = RunDirectory(tmp_path)
-    assert explain(run, 0) == (0, "")
-    assert explain(run, -11) == (FAILED, "a training process was killed by SIGSEGV without saying why")
-    assert explain(run, 75) == (75, "a training process ended with exit code 75 without saying why")
+    assert explain(run, 0) == End(0, "")
+    assert explain(run, -11) == End(FAILED, "a training process was killed by SIGSEGV without saying why")
+    assert explain(run, 75) == End(75, "a training process ended with exit code 75 without saying why")
     record_failure(run, 0, FAILED, RuntimeError("Connection closed by peer"))
-    assert explain(run, 1) == (FAILED, "RuntimeError: Connection closed by peer")
+    assert explain(run, 1) == End(FAILED, "RuntimeError: Connection closed by peer")
     record_failure(run, 2, TRY_AGAIN, FULL)
-    assert explain(run, 1)[0] == TRY_AGAIN
-    record_failure(run, 1, ROLL_BACK, NonFinite("step 7: loss nan"))
-    assert explain(run, 1) == (ROLL_BACK, "step 7: loss nan")
+    assert explain(run, 1).code == TRY_AGAIN
+    record_failure(run, 1, ROLL_BACK, NonFinite("step 7: loss nan", 6))
+    assert explain(run, 1) == End(ROLL_BACK, "step 7: loss nan", 6)
 
 
 @pytest.mark.parametrize("returned", [-9, 137])
 def test_a_kill_from_outside_outweighs_peers_that_lost_their_peer(tmp_path: Path, returned: int) -> None:
     run = RunDirectory(tmp_path)
-    assert explain(run, returned) == (-9, "a training process was killed by SIGKILL")
+    assert explain(run, returned) == End(-9, "a training process was killed by SIGKILL")
     record_failure(run, 0, FAILED, RuntimeError("Connection closed by peer"))
-    assert explain(run, returned) == (-9, "a training process was killed by SIGKILL")
+    assert explain(run, returned) == End(-9, "a training process was killed by SIGKILL")
     record_failure(run, 1, BAD_INPUT, InputError("no such domain"))
-    assert explain(run, returned) == (BAD_INPUT, "no such domain")
+    assert explain(run, returned) == End(BAD_INPUT, "no such domain")
 
 
 @pytest.mark.parametrize(

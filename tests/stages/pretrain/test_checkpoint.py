@@ -2,6 +2,7 @@ import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -21,13 +22,13 @@ PARTS = ("dcp/.metadata", "dcp/__0_0.distcp", "state.json", "config.json", "chec
 
 def advance(training: Training, state: StepState, steps: int) -> StepState:
     for step in range(state.step + 1, state.step + steps + 1):
-        train_step(training, training.train.batch(step - 1), step=step, save_wanted=False)
+        train_step(training, training.train_feed.place(training.train.batch(step - 1)), step=step, save_wanted=False)
     return state.model_copy(update={"step": state.step + steps})
 
 
-def stored(build: Build, tmp_path: Path, steps: int = 5) -> tuple[Training, StepState, Path]:
+def stored(build: Build, tmp_path: Path, steps: int = 5, **settings: Any) -> tuple[Training, StepState, Path]:
     """A training that has made some steps, its state, and the folder of the checkpoint of just that state."""
-    training, state = build(micro.config())
+    training, state = build(micro.config(**settings))
     state = advance(training, state, steps)
     run = micro.worker_job(training.config, tmp_path, tmp_path / "run").run
     with Records(run, writes=True) as records:
@@ -39,15 +40,16 @@ def copies(training: Training) -> dict[str, torch.Tensor]:
     return {name: tensor.clone() for name, tensor in training.tensors().items()}
 
 
+@pytest.mark.parametrize("packing", ["stream", "best-fit", "length-buckets"])
 def test_weights_and_moments_come_back_bitwise_and_the_run_goes_on_as_if_nothing_had_been(
-    build: Build, tmp_path: Path
+    build: Build, tmp_path: Path, packing: str
 ) -> None:
-    training, state, _ = stored(build, tmp_path)
+    training, state, _ = stored(build, tmp_path, packing=packing)
     at_save = copies(training)
     advance(training, state, 3)
     undisturbed = copies(training)
 
-    resumed, back = build(micro.config(), resume_step=5)
+    resumed, back = build(micro.config(packing=packing), resume_step=5)
     assert back == state
     assert {name for name in at_save if name.startswith("optimizer.")}
     for name, tensor in resumed.tensors().items():
@@ -120,7 +122,16 @@ def test_a_step_that_is_not_there_is_named_with_those_that_are(build: Build, tmp
 def test_other_data_is_refused(build: Build, tmp_path: Path) -> None:
     training, _, _ = stored(build, tmp_path)
     with pytest.raises(InputError, match="made from other data"):
-        checkpoint.load(training.checkpoints, 5, training.tensors(), data_fingerprint="another", ranks=training.ranks)
+        checkpoint.load(
+            training.checkpoints, 5, training.tensors(), data_fingerprint="another", excluded=(), ranks=training.ranks
+        )
+
+
+def test_a_state_that_left_out_other_batches_is_refused(build: Build, tmp_path: Path) -> None:
+    stored(build, tmp_path)
+    build(micro.config(), resume_step=5, excluded=((5, 6),))
+    with pytest.raises(InputError, match=r"made with the draws \[\] left out, now \[\(2, 3\)\]: restore excluded.json"):
+        build(micro.config(), resume_step=5, excluded=((2, 3), (9, 11)))
 
 
 @pytest.mark.parametrize(
@@ -143,7 +154,12 @@ def test_a_missing_key_and_a_changed_shape_or_dtype_are_errors(
     training, _, _ = stored(build, tmp_path)
     with pytest.raises(CheckpointError, match=message):
         checkpoint.load(
-            training.checkpoints, 5, change(training.tensors()), data_fingerprint="micro", ranks=training.ranks
+            training.checkpoints,
+            5,
+            change(training.tensors()),
+            data_fingerprint="micro",
+            excluded=(),
+            ranks=training.ranks,
         )
 
 
@@ -151,12 +167,17 @@ def test_the_model_of_a_checkpoint_loads_by_itself(build: Build, tmp_path: Path)
     training, _, directory = stored(build, tmp_path)
     model = checkpoint.load_model(directory)
     assert not model.training
+    padded = 0
     for name, tensor in model_tensors(model).items():
-        assert torch.equal(tensor, training.tensors()[name]), name
+        whole = training.tensors()[name]
+        padded += len(whole) - len(tensor)
+        assert torch.equal(tensor, whole[: len(tensor)]), name
+    assert padded == micro.PADDED - micro.VOCABULARY and model.config.vocab_size == micro.VOCABULARY
     assert model.lm_head.weight is model.model.embed_tokens.weight
     inputs = torch.arange(12).view(2, 6)
     with torch.no_grad():
-        assert torch.equal(model(input_ids=inputs).logits, training.model(input_ids=inputs).logits)
+        logits = training.model(input_ids=inputs).logits[..., : micro.VOCABULARY]
+        assert torch.equal(model(input_ids=inputs).logits, logits)
 
 
 def test_tables_that_are_not_saved_are_built_anew_and_right(build: Build, tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from pydantic import ValidationError
 from data.errors import InputError
 from stages.fingerprint import identity
 from stages.pretrain.config import ModelConfig, PretrainConfig
-from stages.pretrain.job import make_job
+from stages.pretrain.job import data_fingerprint, make_job
 
 LLAMA = {
     "model_type": "llama",
@@ -23,6 +23,9 @@ LLAMA = {
     "max_position_embeddings": 4096,
     "vocab_size": 32000,
 }
+
+
+BUCKETS = {"packing": "length-buckets"}
 
 
 def written(folder: Path, **changes: Any) -> str:
@@ -60,6 +63,17 @@ def test_an_impossible_shape_names_the_settings(model: dict[str, int], names: li
         ({"sequence_tokens": 512}, "pretrain.sequence_tokens"),
         ({"num_processes": 9}, "pretrain.num_processes"),
         ({"mixture": {"code": 0.0}}, "pretrain.mixture"),
+        ({"mixture_schedule": [{"from_step": 5, "weights": {"code": -1}}]}, "pretrain.mixture_schedule"),
+        ({"mixture_schedule": [{"from_step": 5, "weights": {}}]}, "at least one domain"),
+        ({"mixture_schedule": [{"from_step": n, "weights": {"a": 1}} for n in (5, 5)]}, "from_step must rise"),
+        ({"length_schedule": [{"from_step": 5, "longest_tokens": 64}]}, 'needs pretrain.packing = "length-buckets"'),
+        (BUCKETS | {"length_schedule": [{"from_step": 5, "longest_tokens": 96}]}, "longest_tokens = 96.*power of two"),
+        (BUCKETS | {"length_schedule": [{"from_step": 5, "longest_tokens": 512}]}, "at most pretrain.sequence_tokens"),
+        (BUCKETS | {"sequence_tokens": 192}, "pretrain.sequence_tokens = 192 must be a power of two"),
+        (BUCKETS | {"cross_document_attention": True}, "pretrain.cross_document_attention has no effect"),
+        ({"attention": "flex", "device": "cpu"}, "pretrain.attention"),
+        ({"shards_url": "s3://bucket/train"}, "pretrain.cache_directory"),
+        ({"cache_directory": "/cache"}, "pretrain.shards_url"),
     ],
 )
 def test_settings_that_cannot_work_together_are_refused(settings: dict[str, Any], name: str) -> None:
@@ -71,7 +85,30 @@ def test_layout_is_not_identity_and_precision_is() -> None:
     base = identity(PretrainConfig())
     elsewhere = PretrainConfig(num_processes=2, threads=7, micro_batch_sequences=1, compile=True, checkpoint_seconds=5)
     assert identity(elsewhere) == base
+    read_otherwise = PretrainConfig(attention="eager", shards_url="s3://b", cache_directory="/c", reader_threads=7)
+    assert identity(read_otherwise) == base
     assert identity(PretrainConfig(precision="fp32")) != base
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"mixture": {"code": 1.0}},
+        {"mixture_schedule": [{"from_step": 9, "weights": {"code": 1.0}}]},
+        {"packing": "best-fit"},
+        {"cross_document_attention": True},
+        BUCKETS | {"length_schedule": [{"from_step": 9, "longest_tokens": 64}]},
+        {"batch_sequences": 9},
+        {"seed": 2},
+    ],
+)
+def test_what_decides_on_the_data_is_in_its_fingerprint(changes: dict[str, Any]) -> None:
+    config = PretrainConfig.model_validate(changes)
+    base = BUCKETS if "length_schedule" in changes else {}
+    assert data_fingerprint(config, "a") != data_fingerprint(PretrainConfig.model_validate(base), "a")
+    assert data_fingerprint(config, "a") != data_fingerprint(config, "b")
+    elsewhere = config.model_copy(update={"learning_rate": 1e-4, "num_processes": 2, "max_exclusions": 9})
+    assert data_fingerprint(elsewhere, "a") == data_fingerprint(config, "a")
 
 
 def test_a_huggingface_config_gives_the_whole_shape(tmp_path: Path) -> None:
@@ -140,7 +177,7 @@ def test_sequences_longer_than_the_context_of_a_huggingface_config_are_refused(t
         make_job(
             PretrainConfig(model=model),
             tokens=tmp_path,
-            facts={"vocabulary_size": 67, "eos_id": 2},
+            facts={"vocabulary_size": 67, "padded_vocabulary_size": 72, "eos_id": 2},
             tokens_digest="digest",
             config_fingerprint="key",
             directory=tmp_path / "run",

@@ -20,7 +20,8 @@ def test_the_last_checkpoints_cannot_be_proven_by_steps() -> None:
 
 def problem(*losses: float) -> str:
     heldout = tuple((10 * number, loss) for number, loss in enumerate(losses, start=1))
-    state = StepState(step=10 * len(losses), tokens_seen=0, config_fingerprint="", data_fingerprint="", heldout=heldout)
+    fingerprints = {"config_fingerprint": "", "data_fingerprint": ""}
+    state = StepState(step=10 * len(losses), tokens_seen=0, vocabulary_size=67, heldout=heldout, **fingerprints)
     return heldout_problem(state, config=CONFIG, vocabulary_size=1000)
 
 

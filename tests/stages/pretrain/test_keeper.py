@@ -41,6 +41,7 @@ class World:
         state = StepState(
             step=step,
             tokens_seen=step * 96,
+            vocabulary_size=micro.VOCABULARY,
             config_fingerprint="c",
             data_fingerprint="d",
             heldout=losses,

@@ -41,7 +41,8 @@ def test_three_uneven_ranks_make_the_step_of_one(build: Build, tokens: Path, tmp
         return value
 
     heldout = measure(training, state.model_copy(update={"step": 10})).heldout_loss
-    one = train_step(dataclasses.replace(training, hook=hook), training.train.batch(0), step=1, save_wanted=False)
+    batch = training.train_feed.place(training.train.batch(0))
+    one = train_step(dataclasses.replace(training, hook=hook), batch, step=1, save_wanted=False)
     seen, found = on_three_ranks(tokens, tmp_path / "three")
 
     assert seen["sharded"]

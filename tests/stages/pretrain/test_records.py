@@ -16,7 +16,8 @@ from tests.stages.pretrain import micro
 def steps(run: RunDirectory, first: int, last: int) -> None:
     with Records(run, writes=True) as records:
         for step in range(first, last + 1):
-            records.step({"step": step, "loss": 1 / step, "tokens": step * 96}, {"step": step, "seconds": 0.1})
+            timing = {"step": step, "seconds": 0.1, "data_wait_seconds": step / 100}
+            records.step({"step": step, "loss": 1 / step, "tokens": step * 96}, timing)
         records.sync()
 
 
@@ -111,6 +112,8 @@ def test_the_tail_tells_of_progress_and_at_most_once_a_second_of_metrics(tmp_pat
     steps(run, 8, 10)
     assert tail.poll() == 10
     assert metrics()[-1][0] == 10
+    waits = [event["data_wait_ratio"] for event in events if event["kind"] == "metric"]
+    assert waits == [0.2, pytest.approx((3 + 4 + 5 + 6) / 40), pytest.approx((8 + 9 + 10) / 30)]
     progress = [event for event in events if event["kind"] == "progress"]
     assert (progress[-1]["done"], progress[-1]["total"], progress[-1]["unit"]) == (10, 10, "steps")
     assert json.loads((tmp_path / "events.jsonl").read_text().splitlines()[-1]) == events[-1]

@@ -19,7 +19,10 @@ import pytest
 from stages.pretrain import trial
 from stages.pretrain.checkpoint import load_model
 from stages.pretrain.config import PretrainConfig
+from stages.pretrain.documents import documents_of_draw
+from stages.pretrain.exclusions import Exclusion, write_exclusions
 from stages.pretrain.job import RunDirectory, read_lines
+from stages.pretrain.sequences import open_train
 from stages.store import Artifact, Store
 from tests.stages.pretrain import faults, micro
 
@@ -69,11 +72,19 @@ def test_a_run_learns_and_leaves_artifacts_that_load(undisturbed: Callable[[int]
     assert [entry["step"] for entry in artifact.facts["checkpoints"]] == [10, 20]
     assert {entry["digest"] for entry in artifact.facts["checkpoints"]} == {found.digest for found in checkpoints}
     model = load_model(store.find("checkpoint", artifact.facts["checkpoints"][-1]["key"]).path)
-    assert sum(parameter.numel() for parameter in model.parameters()) == artifact.facts["parameters"]
+    padding = (micro.PADDED - micro.VOCABULARY) * micro.MODEL.hidden_size
+    assert sum(parameter.numel() for parameter in model.parameters()) == artifact.facts["parameters"] - padding
 
 
 def test_two_processes_give_the_loss_curve_of_one(tmp_path: Path) -> None:
-    curve = micro.config(num_steps=50, warmup_ratio=0.5)
+    """In batches of several lengths, under both schedules."""
+    curve = micro.config(
+        num_steps=50,
+        warmup_ratio=0.5,
+        packing="length-buckets",
+        length_schedule=[{"from_step": 1, "longest_tokens": 4}, {"from_step": 11, "longest_tokens": 16}],
+        mixture_schedule=[{"from_step": 31, "weights": {"code": 0.8, "prose": 0.2}}],
+    )
     one = micro.pretrain(curve, Store(tmp_path / "one"))
     two = micro.pretrain(curve.model_copy(update={"num_processes": 2}), Store(tmp_path / "two"))
     assert one.key == two.key
@@ -113,6 +124,30 @@ def test_a_nan_on_one_rank_takes_all_ranks_back_to_a_healthy_checkpoint(
     aside = sorted(path.name for path in run.checkpoints.iterdir() if "unhealthy" in path.name)
     assert aside and all(int(name[5:13]) + 3 > 14 for name in aside), "rolled back to a step that was not proven"
     assert artifact.digest == undisturbed(2).digest
+
+
+def test_a_batch_that_is_never_finite_is_left_out_and_the_run_is_that_of_one_that_never_had_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    faults.plan(monkeypatch, tmp_path / "marks", ("loss", 14, 0, "poisoned"), ("begin", 18, 0, "kill"))
+    store, events = Store(tmp_path / "found"), list[dict[str, Any]]()
+    artifact = micro.pretrain(config(1), store, hook=faults.HOOK, listener=events.append)
+    found = [(incident["decision"], incident["step"], incident["draw"]) for incident in incidents(store, artifact)]
+    assert found == [("roll back", 14, 14), ("exclude", 14, 14), ("relaunch", 17, None)]
+    assert artifact.facts["excluded"] == [{"first": 14, "last": 15, "step": 15}]
+    sequences = open_train(config(1), micro.tokens_artifact(store).path)
+    (told,) = [event for event in events if event["kind"] == "excluded"]
+    assert told["documents"] == documents_of_draw(sequences, 14) and len(told["documents"]["code"]) > 1
+
+    known = Store(tmp_path / "known")
+    run = RunDirectory(known.runs_path(micro.pretrain_job(config(1), known).key))
+    run.path.mkdir(parents=True)
+    write_exclusions(run.excluded, [Exclusion(first=14, last=15, step=15)])
+    monkeypatch.delenv(faults.FAULTS)
+    again = micro.pretrain(config(1), known)
+    assert metrics(again) == metrics(artifact)
+    assert again.digest == artifact.digest
+    assert state_digests(known) == state_digests(store)
 
 
 def test_a_crash_is_told_with_the_log_and_another_number_of_processes_goes_on(

@@ -1,4 +1,6 @@
 import dataclasses
+import math
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -7,12 +9,11 @@ import pytest
 import torch
 
 from data.errors import InputError
-from data.loader import Batch
+from data.loader import IGNORE, Batch
 from stages.pretrain.checkpoint import StepState
 from stages.pretrain.faults import no_fault
 from stages.pretrain.job import RunDirectory
-from stages.pretrain.loop import IGNORE, NonFinite, StepResult, Training, after, micro_batches, save, train_step
-from stages.pretrain.parallel import Ranks
+from stages.pretrain.loop import NonFinite, StepResult, Training, after, save, train_step
 from stages.pretrain.records import Records
 from tests.stages.pretrain import micro
 from tests.stages.pretrain.conftest import Build
@@ -22,9 +23,9 @@ def weights(training: Training) -> dict[str, torch.Tensor]:
     return {name: tensor.clone() for name, tensor in training.tensors().items()}
 
 
-def gradients(training: Training, batch: Batch, **settings: Any) -> tuple[StepResult, dict[str, torch.Tensor]]:
+def gradients(training: Training, batch: Batch) -> tuple[StepResult, dict[str, torch.Tensor]]:
     """What one step gives, and its gradients before clipping."""
-    config = training.config.model_copy(update={"gradient_clip_norm": 1e9, **settings})
+    config = training.config.model_copy(update={"gradient_clip_norm": 1e9})
     seen: dict[str, torch.Tensor] = {}
 
     def hook(point: str, step: int, rank: int, value: Any) -> Any:
@@ -34,12 +35,17 @@ def gradients(training: Training, batch: Batch, **settings: Any) -> tuple[StepRe
                 seen[name] = parameter.grad.clone()
         return value
 
-    result = train_step(dataclasses.replace(training, config=config, hook=hook), batch, step=1, save_wanted=False)
-    return result, seen
+    return first_step(dataclasses.replace(training, config=config, hook=hook), batch), seen
+
+
+def first_step(training: Training, batch: Batch | None = None) -> StepResult:
+    """Step 1 of a training, on its own batch or on another one."""
+    fed = training.train_feed.place(batch or training.train.batch(0))
+    return train_step(training, fed, step=1, save_wanted=False)
 
 
 def with_targets(batch: Batch, targets: np.ndarray) -> Batch:
-    return dataclasses.replace(batch, targets=targets)
+    return dataclasses.replace(batch, targets=targets, num_targets=int((targets != IGNORE).sum()))
 
 
 def test_a_checkpoint_puts_down_the_memory_that_its_steps_needed(build: Build, tmp_path: Path) -> None:
@@ -61,11 +67,11 @@ def uneven(batch: Batch) -> Batch:
 
 @pytest.mark.parametrize("size", [1, 2, 4, 5])
 def test_accumulation_gives_the_loss_and_gradient_of_one_big_batch(build: Build, size: int) -> None:
-    training, _ = build(micro.config())
+    training, _ = build(micro.config(micro_batch_sequences=6))
     batch = uneven(training.train.batch(0))
-    whole, expected = gradients(training, batch, micro_batch_sequences=6)
-    training, _ = build(micro.config())
-    pieces, found = gradients(training, batch, micro_batch_sequences=size)
+    whole, expected = gradients(training, batch)
+    training, _ = build(micro.config(micro_batch_sequences=size))
+    pieces, found = gradients(training, batch)
     assert pieces.tokens == whole.tokens == int((batch.targets != IGNORE).sum())
     assert pieces.loss == pytest.approx(whole.loss, rel=1e-6)
     for name, gradient in expected.items():
@@ -76,12 +82,13 @@ def test_the_loss_is_the_mean_over_tokens_and_not_a_mean_of_means(build: Build) 
     training, _ = build(micro.config(micro_batch_sequences=1))
     batch = uneven(training.train.batch(0))
     with torch.no_grad():
-        logits = training.model(input_ids=torch.from_numpy(batch.inputs)).logits
+        arguments = training.attention.arguments(torch.from_numpy(batch.positions))
+        logits = training.model(input_ids=torch.from_numpy(batch.inputs), **arguments).logits[..., : micro.VOCABULARY]
         flat = torch.from_numpy(batch.targets).flatten()
         each = torch.nn.functional.cross_entropy(logits.flatten(0, 1), flat, ignore_index=IGNORE, reduction="none")
     per_row = each.view(6, -1)
     counts = (batch.targets != IGNORE).sum(axis=1)
-    result = train_step(training, batch, step=1, save_wanted=False)
+    result = first_step(training, batch)
     assert result.loss == pytest.approx(each.sum().item() / counts.sum(), rel=1e-6)
     mean_of_means = np.mean([per_row[row].sum().item() / counts[row] for row in range(6) if counts[row]])
     assert abs(result.loss - mean_of_means) > 1e-3
@@ -93,7 +100,9 @@ def test_a_micro_batch_without_targets_is_as_if_it_were_not_there(build: Build) 
     with_empty, expected = gradients(training, batch)
     training, _ = build(micro.config(micro_batch_sequences=1))
     rows = [0, 1, 3, 4, 5]
-    without = dataclasses.replace(batch, inputs=batch.inputs[rows], targets=batch.targets[rows])
+    without = dataclasses.replace(
+        batch, inputs=batch.inputs[rows], targets=batch.targets[rows], positions=batch.positions[rows]
+    )
     dropped, found = gradients(training, without)
     assert with_empty.tokens == dropped.tokens
     assert with_empty.loss == pytest.approx(dropped.loss, rel=1e-6)
@@ -104,25 +113,49 @@ def test_a_batch_without_targets_makes_no_step(build: Build) -> None:
     training, state = build(micro.config())
     before = weights(training)
     batch = training.train.batch(0)
-    result = train_step(training, with_targets(batch, np.full_like(batch.targets, IGNORE)), step=1, save_wanted=False)
+    result = first_step(training, with_targets(batch, np.full_like(batch.targets, IGNORE)))
     assert result == StepResult(tokens=0, loss=None, gradient_norm=None, save_wanted=False)
     assert all(torch.equal(tensor, before[name]) for name, tensor in training.tensors().items())
-    state = after(state, result, 1)
+    state = after(state, result, 1, ())
     assert (state.step, state.tokens_seen, state.skipped_in_a_row) == (1, 0, 1)
 
 
 def test_batches_without_targets_one_after_the_other_end_the_run() -> None:
     empty = StepResult(tokens=0, loss=None, gradient_norm=None, save_wanted=False)
     full = StepResult(tokens=5, loss=1.0, gradient_norm=1.0, save_wanted=False)
-    state = StepState(step=0, tokens_seen=0, config_fingerprint="", data_fingerprint="")
+    state = StepState(step=0, tokens_seen=0, vocabulary_size=67, config_fingerprint="", data_fingerprint="")
     for step in range(1, 10):
-        state = after(state, empty, step)
-    state = after(state, full, 10)
+        state = after(state, empty, step, ())
+    state = after(state, full, 10, ())
     assert state.skipped_in_a_row == 0
     for step in range(11, 20):
-        state = after(state, empty, step)
+        state = after(state, empty, step, ())
     with pytest.raises(InputError, match="token shards"):
-        after(state, empty, 20)
+        after(state, empty, 20, ())
+
+
+@pytest.mark.parametrize("packing", ["stream", "best-fit", "length-buckets"])
+@pytest.mark.parametrize("attention", ["sdpa", "eager"])
+def test_a_document_in_a_row_is_scored_as_by_itself_after_one_end(build: Build, packing: str, attention: str) -> None:
+    """Which is how an evaluation scores it. From shards to logits, in rows as they come."""
+    training, _ = build(micro.config(packing=packing, attention=attention))
+    alone, found = 0, 0
+    for step in range(12):
+        batch = training.train.batch(step)
+        rows = training.train_feed.place(batch).micro_batches[0]
+        with torch.no_grad():
+            logits = training.model(input_ids=rows.inputs, **training.attention.arguments(rows.positions)).logits
+        for row, inputs in enumerate(batch.inputs):
+            starts = [*np.flatnonzero(batch.positions[row] == 0), len(inputs)]
+            for first, last in pairwise(starts):
+                if inputs[first] != micro.EOS or batch.targets[row, first] == IGNORE:
+                    continue  # what a document's earlier piece has left over, or padding
+                with torch.no_grad():
+                    expected = training.model(input_ids=rows.inputs[row : row + 1, first:last]).logits
+                assert torch.allclose(logits[row, first:last], expected[0], atol=1e-5)
+                found += 1
+                alone += last - first == len(inputs)
+    assert found > 12 and (alone < found or packing == "length-buckets")
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])
@@ -133,8 +166,9 @@ def test_a_loss_that_is_not_finite_never_reaches_the_weights(build: Build, value
     def hook(point: str, step: int, rank: int, current: Any) -> Any:
         return current * value if point == "loss" else current
 
-    with pytest.raises(NonFinite, match="step 1"):
-        train_step(dataclasses.replace(training, hook=hook), training.train.batch(0), step=1, save_wanted=False)
+    with pytest.raises(NonFinite, match="step 1") as raised:
+        first_step(dataclasses.replace(training, hook=hook))
+    assert raised.value.draw == 0
     assert all(torch.equal(tensor, before[name]) for name, tensor in training.tensors().items())
 
 
@@ -147,8 +181,7 @@ def test_the_gradient_is_clipped_by_its_global_norm(build: Build) -> None:
             seen.append(torch.stack([p.grad.norm() for p in training.model.parameters()]).norm().item())
         return value
 
-    training = dataclasses.replace(training, hook=hook)
-    result = train_step(training, training.train.batch(0), step=1, save_wanted=False)
+    result = first_step(dataclasses.replace(training, hook=hook))
     assert result.gradient_norm > 0.1
     assert seen == [pytest.approx(0.01, rel=1e-3)]
 
@@ -163,30 +196,36 @@ def test_bf16_keeps_weights_moments_and_loss_in_float32(build: Build) -> None:
             dtypes.add(value.dtype)
         return value
 
-    seeing = dataclasses.replace(training, hook=hook)
-    low = train_step(seeing, training.train.batch(0), step=1, save_wanted=False)
+    low = first_step(dataclasses.replace(training, hook=hook))
     assert {tensor.dtype for tensor in training.tensors().values()} | dtypes == {torch.float32}
     assert not torch.equal(
         training.tensors()["model.model.embed_tokens.weight"], start["model.model.embed_tokens.weight"]
     )
     training, _ = build(micro.config(precision="fp32"))
-    high = train_step(training, training.train.batch(0), step=1, save_wanted=False)
+    high = first_step(training)
     assert low.loss == pytest.approx(high.loss, rel=1e-2)
     assert low.loss != high.loss, "bf16 was not used"
 
 
-def test_every_rank_makes_as_many_micro_batches_and_each_row_is_seen_once() -> None:
-    rows = np.arange(10)[:, None].repeat(4, axis=1)
-    seen: list[int] = []
-    for rank in range(4):
-        mine = Ranks(rank, 4, torch.device("cpu")).rows(10)
-        pieces = list(micro_batches(rows[mine], rows[mine] + 1, size=2, most_rows=3))
-        assert len(pieces) == 2
-        for inputs, targets in pieces:
-            real = targets[:, 0] != IGNORE
-            seen += inputs[real][:, 0].tolist()
-            assert (targets[real] == inputs[real] + 1).all()
-    assert sorted(seen) == list(range(10))
+def test_rows_that_only_pad_the_vocabulary_neither_count_nor_learn(build: Build) -> None:
+    training, _ = build(micro.config(weight_decay=0))
+    embedding = training.model.model.embed_tokens.weight
+    assert len(embedding) == micro.PADDED
+    before, seen = embedding.detach().clone(), {}
+
+    def hook(point: str, step: int, rank: int, value: Any) -> Any:
+        if point == "update":
+            seen["gradient"] = embedding.grad.clone()
+        return value
+
+    uniform = math.log(micro.VOCABULARY)
+    with torch.no_grad():
+        embedding[micro.VOCABULARY :] = 1e3
+        embedding[: micro.VOCABULARY] *= 1e-4
+    result = first_step(dataclasses.replace(training, hook=hook))
+    assert result.loss == pytest.approx(uniform, abs=0.01), "padding took a share of the probability"
+    assert not seen["gradient"][micro.VOCABULARY :].any() and seen["gradient"][: micro.VOCABULARY].any()
+    assert (embedding[micro.VOCABULARY :] == 1e3).all() and not torch.equal(embedding, before)
 
 
 def test_without_a_test_nothing_is_injected() -> None:

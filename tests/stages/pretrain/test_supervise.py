@@ -1,11 +1,16 @@
+from functools import partial
+
 import pytest
 
 from stages.errors import BAD_INPUT, FAILED, TRY_AGAIN
 from stages.pretrain.supervise import Action, Ending, decide
 
 
-def ending(exit_code: int, step: int = 50, checkpoint_step: int = 40) -> Ending:
-    return Ending(exit_code=exit_code, cause="why", step=step, checkpoint_step=checkpoint_step)
+def ending(exit_code: int, step: int = 50, checkpoint_step: int = 40, draw: int | None = None) -> Ending:
+    return Ending(exit_code=exit_code, cause="why", step=step, checkpoint_step=checkpoint_step, draw=draw)
+
+
+decide = partial(decide, max_exclusions=2)
 
 
 @pytest.mark.parametrize(
@@ -40,10 +45,38 @@ def test_crashes_with_progress_between_them_are_not() -> None:
     assert decide(ending(1, checkpoint_step=400), past, max_relaunches=1).action is Action.RELAUNCH
 
 
-def test_an_anomaly_that_comes_back_on_replay_ends_the_run() -> None:
-    decision = decide(ending(70, step=50), [ending(70, step=50)], max_relaunches=3)
+def test_a_batch_that_is_not_finite_twice_is_left_out() -> None:
+    decision = decide(ending(70, step=50, draw=50), [ending(70, step=50, draw=50)], max_relaunches=3)
+    assert decision.action is Action.EXCLUDE and "came back when the same data was replayed" in decision.reason
+
+
+def test_what_comes_back_on_other_data_ends_the_run_at_once() -> None:
+    past = [ending(70, step=50, draw=50)] * 2
+    decision = decide(ending(70, step=50, draw=51), past, max_relaunches=3, excluded_steps=[51])
     assert (decision.action, decision.exit_code) == (Action.STOP, FAILED)
-    assert "came back" in decision.reason
+    assert "other data" in decision.reason and "pretrain.learning_rate" in decision.reason
+
+
+def test_only_so_many_batches_are_left_out() -> None:
+    past = [ending(70, step=90, draw=92)]
+    for steps, action in (([51], Action.EXCLUDE), ([51, 61], Action.STOP)):
+        found = decide(ending(70, step=90, draw=92), past, max_relaunches=3, excluded_steps=steps)
+        assert found.action is action
+    assert "pretrain.max_exclusions = 2" in found.reason
+
+
+def test_a_heldout_loss_that_is_not_finite_twice_ends_the_run() -> None:
+    """No batch is to blame for it."""
+    decision = decide(ending(70, step=50), [ending(70, step=50)], max_relaunches=3, excluded_steps=[51])
+    assert (decision.action, decision.exit_code) == (Action.STOP, FAILED)
+    assert "came back" in decision.reason and "learning_rate" in decision.reason
+
+
+def test_rollbacks_that_an_exclusion_has_mended_do_not_count() -> None:
+    past = [ending(70, step=step, draw=step) for step in (10, 10, 20, 20)]
+    new = ending(70, step=30, draw=32)
+    assert decide(new, past, max_relaunches=1, excluded_steps=[11, 21]).action is Action.ROLL_BACK
+    assert decide(new, past, max_relaunches=1, excluded_steps=[11]).action is Action.STOP
 
 
 def test_rollbacks_are_bounded() -> None:

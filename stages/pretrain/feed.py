@@ -1,0 +1,119 @@
+"""From the batches of the loader to micro-batches on the device.
+
+On a GPU the next batch is copied while the device computes on this one: from pinned memory, on a stream of its own. On
+a CPU there is nothing to copy.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from data.loader import IGNORE, Batch
+
+if TYPE_CHECKING:
+    import torch
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rows:
+    """One micro-batch. inputs, targets: int64[rows, length]; positions: int32[rows, length]."""
+
+    inputs: "torch.Tensor"
+    targets: "torch.Tensor"
+    positions: "torch.Tensor"
+
+    def each(self, change: "Callable[[torch.Tensor], torch.Tensor]") -> "Rows":
+        """The same with every tensor changed."""
+        return Rows(inputs=change(self.inputs), targets=change(self.targets), positions=change(self.positions))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fed:
+    """This rank's part of a step, on its device. step: as the batch counts it, from 0; num_targets: of this rank."""
+
+    step: int
+    num_targets: int
+    micro_batches: tuple[Rows, ...]
+
+
+class Feed:
+    """Cuts batches up and brings them to the device.
+
+    Every rank gets as many micro-batches of a step as the rank with most rows needs, since a forward pass of a sharded
+    model is a collective operation: where rows run out, one row without targets stands in, which adds nothing to the
+    loss or its gradient.
+    """
+
+    def __init__(self, *, device: "torch.device", batch_tokens: int, micro_batch_tokens: int, world_size: int) -> None:
+        """batch_tokens: places of the whole batch; micro_batch_tokens: the most in one micro-batch."""
+        import torch
+
+        self._device = device
+        self._batch_tokens = batch_tokens
+        self._micro_batch_tokens = micro_batch_tokens
+        self._world_size = world_size
+        self._copies = torch.cuda.Stream(device) if device.type == "cuda" else None
+
+    def place(self, batch: Batch) -> Fed:
+        """A batch on the device, ready for use."""
+        return self._ready(self._send(batch))
+
+    def ahead(self, batches: Iterable[Batch]) -> Iterator[Fed]:
+        """Batches on the device, in their order; where copies take time, each is sent before the one before it is
+        handed out."""
+        if self._copies is None:
+            yield from map(self.place, batches)
+            return
+        sent: Fed | None = None
+        for batch in batches:
+            following = self._send(batch)
+            if sent is not None:
+                yield self._ready(sent)
+            sent = following
+        if sent is not None:
+            yield self._ready(sent)
+
+    def _send(self, batch: Batch) -> Fed:
+        cut = tuple(self._cut(batch))
+        if self._copies is not None:
+            import torch
+
+            with torch.cuda.stream(self._copies):
+                cut = tuple(
+                    rows.each(lambda tensor: tensor.pin_memory().to(self._device, non_blocking=True)) for rows in cut
+                )
+        return Fed(step=batch.step, num_targets=batch.num_targets, micro_batches=cut)
+
+    def _ready(self, fed: Fed) -> Fed:
+        """The same batch, for the stream that computes; it waits for the copies, and the host does not."""
+        if self._copies is None:
+            return fed
+        import torch
+
+        current = torch.cuda.current_stream(self._device)
+        current.wait_stream(self._copies)
+        for rows in fed.micro_batches:
+            for tensor in (rows.inputs, rows.targets, rows.positions):
+                tensor.record_stream(current)
+        return fed
+
+    def _cut(self, batch: Batch) -> Iterator[Rows]:
+        """Micro-batches on the host."""
+        import torch
+
+        length = batch.inputs.shape[1]
+        most_rows = -(-(self._batch_tokens // length) // self._world_size)
+        size = max(1, self._micro_batch_tokens // length)
+        for start in range(0, most_rows, size):
+            part = slice(start, start + size)
+            inputs, targets, positions = batch.inputs[part], batch.targets[part], batch.positions[part]
+            if not len(inputs):
+                inputs, targets = np.zeros((1, length), np.int64), np.full((1, length), IGNORE, np.int64)
+                positions = np.arange(length, dtype=np.int32)[None]
+            yield Rows(
+                inputs=torch.from_numpy(inputs),
+                targets=torch.from_numpy(targets),
+                positions=torch.from_numpy(positions),
+            )

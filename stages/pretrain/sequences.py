@@ -1,0 +1,135 @@
+"""The sequences of a training run: which tokens, in which order.
+
+Training step s, counted from 1, has the rows of `SampleOrder.batch(s - 1)`; that is all that a resumed run needs to
+know. Held-out sequences are packed as a stream whatever the training's packing, so that losses of runs which differ in
+it can be compared; attention is isolated in both alike.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from data.loader import BatchLoader, PackedDomain
+from data.order import SampleOrder
+from data.packing import make_packing
+from data.streams import open_streams
+from stages.pretrain.config import PretrainConfig
+from stages.pretrain.exclusions import Draws
+from stages.pretrain.phases import heldout_phases, train_phases
+
+if TYPE_CHECKING:
+    from data.streams import ShardFiles
+
+TRAIN, HELDOUT = "train", "heldout"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sequences:
+    """One side of the split. batch_tokens: places of a batch, padding among them. isolates: whether positions start
+    anew with each document; needs_mask: whether a row may hold several such segments. warnings: what the user asked for
+    and does not get.
+    """
+
+    order: SampleOrder
+    domains: Mapping[str, PackedDomain]
+    batch_tokens: int
+    isolates: bool
+    needs_mask: bool
+    warnings: tuple[str, ...] = ()
+
+    def loader(self, *, rank: int, world_size: int) -> BatchLoader:
+        """Reads this rank's rows of any batch."""
+        return BatchLoader(self.order, self.domains, rank=rank, world_size=world_size, isolate=self.isolates)
+
+    def packing_facts(self) -> dict[str, dict[str, Any]]:
+        """For each domain that is drawn from, what packing makes of its tokens, and what it wastes."""
+        found = {}
+        for domain in self.order.domains:
+            packing = self.domains[domain].packing
+            accounting = packing.accounting
+            found[domain] = {
+                "tokens": accounting.tokens,
+                "sequences": {str(length): count for length, count in sorted(packing.num_sequences.items())},
+                "padding_tokens": accounting.padding_tokens,
+                "waste": round(accounting.waste, 6),
+                "cut_documents": accounting.cut_documents,
+            }
+        return found
+
+
+def open_train(config: PretrainConfig, tokens: Path, *, excluded: Draws = ()) -> Sequences:
+    """The training sequences of a tokens artifact, some draws left out. Raises InputError if no domain of the mixture
+    has one.
+    """
+    domains = {
+        domain: PackedDomain(
+            stream,
+            make_packing(
+                config.packing,
+                num_tokens=len(stream),
+                document_lengths=stream.document_lengths,
+                sequence_tokens=config.sequence_tokens,
+            ),
+        )
+        for domain, stream in open_streams(tokens / TRAIN, files=_remote_files(config)).items()
+    }
+    num_tokens, num_sequences = _sizes(domains)
+    resolved = train_phases(config, num_tokens, num_sequences)
+    order = SampleOrder(
+        seed=config.seed,
+        num_sequences=num_sequences,
+        phases=resolved.phases,
+        batch_tokens=config.batch_tokens,
+        excluded=excluded,
+    )
+    return Sequences(
+        order=order,
+        domains=domains,
+        batch_tokens=config.batch_tokens,
+        isolates=not config.cross_document_attention,
+        needs_mask=config.needs_mask,
+        warnings=resolved.warnings,
+    )
+
+
+def open_heldout(config: PretrainConfig, tokens: Path) -> Sequences:
+    """The held-out sequences, in the proportions of `mixture`; batch 0 has as many as the config asks for, if there are
+    so many. Raises InputError if no domain of the mixture has one.
+    """
+    length = config.sequence_tokens
+    streams = open_streams(tokens / HELDOUT)
+    domains = {
+        domain: PackedDomain(
+            stream,
+            make_packing(
+                "stream", num_tokens=len(stream), document_lengths=stream.document_lengths, sequence_tokens=length
+            ),
+        )
+        for domain, stream in streams.items()
+    }
+    num_tokens, num_sequences = _sizes(domains)
+    mixed = heldout_phases(config, num_tokens, num_sequences)
+    available = sum(num_sequences[domain][length] for domain in mixed.phases[0].weights)
+    batch_tokens = min(config.heldout_sequences, available) * length
+    order = SampleOrder(seed=config.seed, num_sequences=num_sequences, phases=mixed.phases, batch_tokens=batch_tokens)
+    isolates = not config.cross_document_attention
+    return Sequences(order=order, domains=domains, batch_tokens=batch_tokens, isolates=isolates, needs_mask=isolates)
+
+
+def _remote_files(config: PretrainConfig) -> "ShardFiles | None":
+    """The shards behind `shards_url`, read through the cache; None for those of the artifact."""
+    if not config.shards_url:
+        return None
+    from data.cache import BlockCache
+    from data.remote import RemoteShards
+
+    return RemoteShards(config.shards_url, BlockCache(Path(config.cache_directory), config.cache_bytes))
+
+
+def _sizes(domains: Mapping[str, PackedDomain]) -> tuple[dict[str, int], dict[str, Mapping[int, int]]]:
+    """Domain -> its tokens, and domain -> length -> its sequences."""
+    return (
+        {domain: len(packed.stream) for domain, packed in domains.items()},
+        {domain: packed.packing.num_sequences for domain, packed in domains.items()},
+    )

@@ -1,0 +1,165 @@
+"""What the loader's benchmark measures, each in a process of its own that prints one JSON object:
+`python -m tests.benchmarks.loader_sides SIDE FOLDER`. tests/benchmarks/loader.py makes the folder and says what is
+compared.
+"""
+
+import json
+import statistics
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+
+from data.cache import BlockCache
+from data.loader import BatchLoader, PackedDomain
+from data.order import Phase, SampleOrder
+from data.packing import make_packing
+from data.remote import RemoteShards
+from data.streams import ShardFiles, open_streams
+from tests.services.s3 import options
+
+ROW_TOKENS, BATCH_ROWS = 1_025, 32
+FILE_ROWS = 1_000  # rows in a record batch of the file for the others
+FAR = 10**9
+STEPS, STEP_SECONDS, READERS = 100, 0.05, 16
+
+
+def make_loader(folder: Path, *, rows: int, row_tokens: int, files: ShardFiles | None = None) -> BatchLoader:
+    stream = open_streams(folder, files=files)["text"]
+    packing = make_packing(
+        "stream", num_tokens=len(stream), document_lengths=stream.document_lengths, sequence_tokens=row_tokens
+    )
+    return with_order(PackedDomain(stream, packing), rows * row_tokens)
+
+
+def with_order(domain: PackedDomain, batch_tokens: int) -> BatchLoader:
+    """A loader of one domain."""
+    pools = domain.packing.num_sequences
+    phase = Phase(first_step=0, weights={"text": 1.0}, longest_tokens=max(pools))
+    order = SampleOrder(seed=0, num_sequences={"text": pools}, phases=[phase], batch_tokens=batch_tokens)
+    return BatchLoader(order, {"text": domain})
+
+
+def timed(epoch: Callable[[], int]) -> dict[str, float]:
+    """Of three epochs, once one has been read. `epoch` -> rows that it has read."""
+    epoch()
+    wall, cpu = time.perf_counter(), time.process_time()
+    rows = sum(epoch() for _ in range(3))
+    return {
+        "wall_seconds": time.perf_counter() - wall,
+        "cpu_seconds": time.process_time() - cpu,
+        "tokens": rows * ROW_TOKENS,
+    }
+
+
+def ours(folder: Path) -> dict[str, float]:
+    import torch
+
+    loader = make_loader(folder / "shards", rows=BATCH_ROWS, row_tokens=ROW_TOKENS)
+    steps = loader._domains[0].packing.num_sequences[ROW_TOKENS] // BATCH_ROWS
+
+    def epoch() -> int:
+        for step in range(steps):
+            batch = loader.batch(step)
+            for array in (batch.inputs, batch.targets, batch.positions):
+                torch.from_numpy(array)
+        return steps * BATCH_ROWS
+
+    return timed(epoch)
+
+
+def dataloader(folder: Path, kind: str) -> dict[str, float]:
+    """kind: "pair" for inputs and targets, as ours; "single" for one tensor, which its user cuts in two."""
+    import torch
+    from torch.utils.data import DataLoader, Dataset
+
+    class Rows(Dataset):
+        def __init__(self) -> None:
+            with pa.memory_map(str(folder / "rows.arrow")) as file:
+                batches = pa.ipc.open_stream(file).read_all().column("tokens").chunks
+            self.chunks = [chunk.values.to_numpy().reshape(-1, ROW_TOKENS) for chunk in batches]
+
+        def __len__(self) -> int:
+            return sum(map(len, self.chunks))
+
+        def __getitem__(self, row: int) -> torch.Tensor | tuple[torch.Tensor, torch.Tensor]:
+            chunk, place = divmod(row, FILE_ROWS)
+            tokens = torch.from_numpy(self.chunks[chunk][place].astype(np.int64))
+            return tokens if kind == "single" else (tokens[:-1], tokens[1:])
+
+    loader = DataLoader(Rows(), batch_size=BATCH_ROWS, shuffle=True, drop_last=True)
+    return timed(lambda: sum(len(batch) if kind == "single" else len(batch[0]) for batch in loader))
+
+
+def datasets_(folder: Path) -> dict[str, float]:
+    import datasets
+    import torch
+
+    rows = datasets.Dataset.from_file(str(folder / "rows.arrow")).with_format("numpy")
+    order = np.random.default_rng(0).permutation(len(rows))[: len(rows) // BATCH_ROWS * BATCH_ROWS]
+
+    def epoch() -> int:
+        return sum(
+            len(torch.from_numpy(rows[batch]["tokens"].astype(np.int64))) for batch in order.reshape(-1, BATCH_ROWS)
+        )
+
+    return timed(epoch)
+
+
+def opening(folder: Path) -> dict[str, float]:
+    make_loader(folder / "shards", rows=BATCH_ROWS, row_tokens=ROW_TOKENS).batch(0)  # compiles
+    started = time.perf_counter()
+    make_loader(folder / "many", rows=BATCH_ROWS, row_tokens=ROW_TOKENS).batch(0)
+    return {"seconds": time.perf_counter() - started}
+
+
+def resuming(folder: Path) -> dict[str, float]:
+    """Seconds to the first batch at step 0, and far on: medians of 15, by turns, once the files are mapped."""
+    opened = make_loader(folder / "shards", rows=BATCH_ROWS, row_tokens=ROW_TOKENS)
+    for step in (*range(1_000), FAR):
+        opened.batch(step)
+    seconds: dict[int, list[float]] = {0: [], FAR: []}
+    for _ in range(15):
+        for step, found in seconds.items():
+            started = time.perf_counter()
+            with_order(opened._domains[0], BATCH_ROWS * ROW_TOKENS).batch(step)
+            found.append(time.perf_counter() - started)
+    return {"start": statistics.median(seconds[0]), "far": statistics.median(seconds[FAR])}
+
+
+def remote(folder: Path, port: str, url: str) -> dict[str, float]:
+    """What a step waits for, once kernels are loaded and the connection stands, as after the set-up of a run."""
+    make_loader(folder / "remote", rows=16, row_tokens=256).batch(0)
+    cache = BlockCache(folder / "cache", 10**9)
+    files = RemoteShards(url, cache, readers=READERS, options=options(int(port)))
+    loader = make_loader(folder / "remote", rows=16, row_tokens=256, files=files)
+    loader._domains[0].stream.document_lengths()
+    before, started = cache.num_fetched, time.perf_counter()
+    with loader.read_ahead(first_step=0, num_steps=STEPS, depth=8, readers=2) as batches:
+        for _ in batches:
+            time.sleep(STEP_SECONDS)
+        wall = time.perf_counter() - started
+    return {
+        "waited_seconds": batches.waited_seconds,
+        "wall_seconds": wall,
+        "blocks": cache.num_fetched - before,
+        "retries": files.num_retries,
+    }
+
+
+SIDES: dict[str, Callable[..., dict[str, float]]] = {
+    "ours": ours,
+    "dataloader": dataloader,
+    "datasets": datasets_,
+    "opening": opening,
+    "resuming": resuming,
+    "remote": remote,
+}
+
+
+if __name__ == "__main__":
+    name, folder, *more = sys.argv[1:]
+    print(json.dumps(SIDES[name](Path(folder), *more)))

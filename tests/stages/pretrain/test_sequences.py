@@ -1,0 +1,104 @@
+"""What a training reads, from the recipe's words to the batch."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from data.errors import InputError
+from data.loader import IGNORE
+from stages.pretrain.config import PretrainConfig
+from stages.pretrain.phases import train_phases
+from stages.pretrain.sequences import open_heldout, open_train
+from tests.stages.pretrain import micro
+
+TOKENS = {"code": 100, "prose": 300}
+
+
+def test_phases_count_steps_from_one_and_draws_from_none() -> None:
+    config = PretrainConfig.model_validate(
+        {
+            "packing": "length-buckets",
+            "mixture": {"code": 1},
+            "mixture_schedule": [{"from_step": 11, "weights": {"code": 1, "prose": 3}}],
+            "length_schedule": [{"from_step": 1, "longest_tokens": 8}, {"from_step": 21, "longest_tokens": 64}],
+        }
+    )
+    found = train_phases(config, TOKENS, {"code": {8: 4, 64: 1}, "prose": {8: 2, 64: 4}})
+    assert [(phase.first_step, dict(phase.weights), phase.longest_tokens) for phase in found.phases] == [
+        (0, {"code": 1.0}, 8),
+        (10, {"code": 0.25, "prose": 0.75}, 8),
+        (20, {"code": 0.25, "prose": 0.75}, 64),
+    ]
+    assert found.warnings == ()
+
+
+def test_a_phase_behind_the_last_step_has_no_effect_and_says_so() -> None:
+    config = PretrainConfig.model_validate(
+        {"num_steps": 10, "mixture_schedule": [{"from_step": step, "weights": {"code": 1}} for step in (10, 11)]}
+    )
+    (warning,) = train_phases(config, TOKENS, {"code": {256: 1}, "prose": {256: 2}}).warnings
+    assert "pretrain.mixture_schedule" in warning and "from step 11 on" in warning
+
+
+@pytest.mark.parametrize("packing", ["stream", "best-fit", "length-buckets"])
+def test_an_epoch_has_every_token_as_a_target_once(tokens: Path, packing: str) -> None:
+    sequences = open_train(micro.config(packing=packing), tokens)
+    facts = sequences.packing_facts()
+    for domain, packed in sequences.domains.items():
+        found = np.zeros(len(packed.stream), int)
+        for length, count in packed.packing.num_sequences.items():
+            pieces = packed.packing.pieces(length, np.arange(count))
+            for start, size in zip(pieces.start, pieces.length, strict=True):
+                found[start : start + size] += 1
+        assert (found == 1).all()
+        slots = sum(int(length) * count for length, count in facts[domain]["sequences"].items())
+        assert slots == facts[domain]["tokens"] + facts[domain]["padding_tokens"]
+        assert facts[domain]["tokens"] == len(packed.stream)
+
+
+@pytest.mark.parametrize("packing", ["stream", "best-fit", "length-buckets"])
+def test_heldout_sequences_are_the_same_for_every_packing_and_isolated(tokens: Path, packing: str) -> None:
+    base = open_heldout(micro.config(), tokens)
+    other = open_heldout(micro.config(packing=packing), tokens)
+    expected, found = (side.loader(rank=0, world_size=1).batch(0) for side in (base, other))
+    assert np.array_equal(found.inputs, expected.inputs) and np.array_equal(found.positions, expected.positions)
+    assert found.inputs.shape == (5, 16) and found.num_targets == (found.targets != IGNORE).sum()
+    assert other.needs_mask and (found.positions[:, 1:] == 0).any(), "several documents in a row"
+
+
+def test_attention_across_documents_counts_positions_through_the_row(tokens: Path) -> None:
+    config = micro.config(cross_document_attention=True)
+    for sequences in (open_train(config, tokens), open_heldout(config, tokens)):
+        assert not sequences.needs_mask
+        assert (sequences.loader(rank=0, world_size=1).batch(0).positions == np.arange(16)).all()
+
+
+def test_no_mask_is_needed_where_a_row_is_one_piece(tokens: Path) -> None:
+    sequences = open_train(micro.config(packing="length-buckets"), tokens)
+    loader = sequences.loader(rank=0, world_size=1)
+    assert not sequences.needs_mask
+    lengths = set()
+    for step in range(150):
+        batch = loader.batch(step)
+        lengths.add(batch.inputs.shape[1])
+        assert batch.inputs.size == 96 and (batch.positions == np.arange(batch.inputs.shape[1])).all()
+    assert lengths == {1, 2, 4, 8, 16}
+
+
+def test_shards_behind_a_url_give_the_same_batches(tokens: Path, tmp_path: Path) -> None:
+    remote: dict[str, Any] = {"shards_url": f"file://{tokens}/train", "cache_directory": str(tmp_path / "cache")}
+    for packing in ("stream", "best-fit"):
+        here, there = (
+            open_train(micro.config(packing=packing, **settings), tokens).loader(rank=1, world_size=2)
+            for settings in ({}, remote)
+        )
+        for step in range(5):
+            assert np.array_equal(here.batch(step).inputs, there.batch(step).inputs)
+    assert any(path.is_file() and path.stat().st_size > 500 for path in (tmp_path / "cache").rglob("*"))
+
+
+def test_a_mixture_without_heldout_text_is_refused(tokens: Path) -> None:
+    with pytest.raises(InputError, match=r"no domain of pretrain\.mixture has held-out text"):
+        open_heldout(micro.config(mixture={"elsewhere": 1.0}), tokens)
