@@ -4,6 +4,8 @@ The stream form of Arrow IPC is the one that `datasets.Dataset.from_file` opens;
 no footer, so a cut file is known by its missing end marker.
 """
 
+import hashlib
+import json
 import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -16,6 +18,7 @@ from data.errors import InputError
 END_OF_STREAM = b"\xff\xff\xff\xff\0\0\0\0"  # Arrow columnar format, "IPC Streaming Format"
 
 Metadata = Mapping[str, str]
+SEAL = "metadata_sha256"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,6 +34,20 @@ class ArrowStream:
     @property
     def metadata(self) -> Metadata:
         return _text(self.schema.metadata)
+
+
+def sealed(metadata: Metadata) -> Metadata:
+    """The metadata of a schema, and a checksum of it."""
+    return {**metadata, SEAL: _digest(metadata)}
+
+
+def is_sealed(metadata: Metadata) -> bool:
+    """Whether metadata is as `sealed` made it."""
+    return metadata.get(SEAL) == _digest({key: value for key, value in metadata.items() if key != SEAL})
+
+
+def _digest(metadata: Metadata) -> str:
+    return hashlib.sha256(json.dumps(metadata, sort_keys=True).encode()).hexdigest()
 
 
 def write_stream(path: Path, schema: pa.Schema, batches: Iterable[tuple[pa.RecordBatch, Metadata]]) -> None:

@@ -27,7 +27,7 @@ from pathlib import Path
 
 import numpy as np
 
-from data.block_files import BlockFiles, Claim
+from data.block_files import BlockFiles, Claim, is_file
 from data.errors import InputError
 from data.mapped_file import map_file
 
@@ -41,7 +41,10 @@ class WrongContent(OSError):
 
 @dataclass
 class _Mapped:
+    """inode: of the file, which is that of no other as long as this one is mapped."""
+
     content: np.ndarray
+    inode: int
     touched: float
 
 
@@ -96,8 +99,8 @@ class BlockCache:
             is_stale = now - found.touched >= self._touch_seconds
             if is_stale:
                 found.touched = now
-        if is_stale and not self._touch(name):
-            self._forget(name)
+        if is_stale and not self._touch(name, found.inode):
+            self._forget(name, found.inode)
         return found.content
 
     def _map(self, name: str, size: int) -> np.ndarray | None:
@@ -109,8 +112,8 @@ class BlockCache:
         except FileNotFoundError:
             return None
         if _is_block(content.data, name, size):
-            self._touch(name)
-            self._keep(name, content)
+            if self._touch(name, inode):
+                self._keep(name, content, inode)
             return content
         self.num_damaged += 1
         self._files.remove(name, inode)
@@ -122,17 +125,10 @@ class BlockCache:
         self._forget_evicted()
         if claim is None:
             return None
+        inode = os.fstat(claim.descriptor).st_ino
         try:
-            os.posix_fallocate(claim.descriptor, 0, size)
-            content = fetch()
-            if not _is_block(content, name, size):
-                raise WrongContent(
-                    errno.EIO, f"{len(content)} bytes came that are not the block of {size} bytes wanted"
-                )
-            _write(claim, content)
-            mapped = map_file(claim.path)  # while nobody can evict it
+            mapped = self._download(claim, fetch)
         except OSError as error:
-            self._files.give_up(claim)
             if error.errno in (errno.ENOSPC, errno.EDQUOT):
                 raise OSError(
                     error.errno,
@@ -140,32 +136,50 @@ class BlockCache:
                     f"{self._files.max_bytes} bytes; free some space or lower the bound",
                 ) from error
             raise
+        self.num_fetched += 1
+        self._keep(name, mapped, inode)
+        return mapped
+
+    def _download(self, claim: Claim, fetch: Callable[[], bytes]) -> np.ndarray:
+        """Make a claimed block. The claim has ended in any case."""
+        try:
+            os.posix_fallocate(claim.descriptor, 0, claim.size)
+            content = fetch()
+            if not _is_block(content, claim.name, claim.size):
+                raise WrongContent(
+                    errno.EIO, f"{len(content)} bytes came that are not the block of {claim.size} bytes wanted"
+                )
+            _write(claim, content)
+            mapped = map_file(claim.path)  # while nobody can evict it
         except BaseException:
             self._files.give_up(claim)
             raise
         self._files.publish(claim)
-        self.num_fetched += 1
-        self._keep(name, mapped)
         return mapped
 
-    def _keep(self, name: str, content: np.ndarray) -> None:
+    def _keep(self, name: str, content: np.ndarray, inode: int) -> None:
         with self._lock:
-            self._mapped[name] = _Mapped(content, time.monotonic())
+            self._mapped[name] = _Mapped(content, inode, time.monotonic())
             while len(self._mapped) > MAPPED_BLOCKS:
                 self._mapped.popitem(last=False)
 
-    def _touch(self, name: str) -> bool:
-        """Record that a block is used. Whether it is still there."""
+    def _touch(self, name: str, inode: int) -> bool:
+        """Record that a block is used. Whether the file that this process has mapped is still the block's: it may have
+        been evicted and fetched again by another.
+        """
+        path = self._files.path(name)
         try:
             now = time.time_ns()  # finer than the kernel's own clock for files
-            os.utime(self._files.path(name), ns=(now, now))
+            os.utime(path, ns=(now, now))
         except FileNotFoundError:
             return False
-        return True
+        return is_file(path, inode)
 
-    def _forget(self, name: str) -> None:
+    def _forget(self, name: str, inode: int) -> None:
+        """Unmap a file, unless another is mapped under its name by now."""
         with self._lock:
-            self._mapped.pop(name, None)
+            if name in self._mapped and self._mapped[name].inode == inode:
+                del self._mapped[name]
 
     def _forget_evicted(self) -> None:
         """Unmap what was evicted since the last call, by whomever: its space is free only then."""
@@ -173,8 +187,10 @@ class BlockCache:
             if self._evictions == self._files.evictions:
                 return
             self._evictions = self._files.evictions
-            for name in [name for name in self._mapped if not self._files.path(name).exists()]:
-                del self._mapped[name]
+            mapped = [(name, found.inode) for name, found in self._mapped.items()]
+        for name, inode in mapped:
+            if not is_file(self._files.path(name), inode):
+                self._forget(name, inode)
 
 
 def _is_block(content: bytes | memoryview, name: str, size: int) -> bool:

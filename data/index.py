@@ -7,7 +7,7 @@ ten thousand shards without touching one of them, and can fetch the tokens of on
         index.num_tokens[rows].sum()
 
 One row for each record batch that holds documents, sorted by domain, shard and batch. It is written last: a folder
-without an index is not finished.
+without an index is not finished. Checksums cover its header and its rows.
 """
 
 import hashlib
@@ -19,11 +19,11 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from data.arrow_stream import read_stream, write_stream
+from data.arrow_stream import is_sealed, read_stream, sealed, write_stream
 from data.errors import InputError
 from data.shards import BatchEntry, ShardHeader
 
-FORMAT = "longhaul-index-1"
+FORMAT = "longhaul-index-2"
 FILE = "index.arrow"
 SCHEMA = pa.schema(
     [
@@ -84,8 +84,8 @@ def write_index(folder: Path, header: ShardHeader, entries: Sequence[BatchEntry]
         assert max(tokens_end, offsets_end) <= entry.shard_bytes, f"{entry} ends behind its file"
     columns = [pa.array([getattr(entry, field.name) for entry in rows], field.type) for field in SCHEMA]
     batch = pa.record_batch(columns, SCHEMA)
-    metadata = {"format": FORMAT, **header.metadata(), "rows_sha256": _digest(batch)}
-    write_stream(folder / FILE, SCHEMA.with_metadata(metadata), [(batch, {})])
+    metadata = sealed({"format": FORMAT, **header.metadata(), "rows_sha256": _digest(batch)})
+    write_stream(folder / FILE, SCHEMA.with_metadata(dict(metadata)), [(batch, {})])
 
 
 def read_index(folder: Path, expected: ShardHeader | None = None) -> ShardIndex:
@@ -97,6 +97,8 @@ def read_index(folder: Path, expected: ShardHeader | None = None) -> ShardIndex:
     if stream.metadata.get("format") != FORMAT:
         raise InputError(f"{path} is not an index of format {FORMAT}; run pretokenize again")
     try:
+        if not is_sealed(stream.metadata):
+            raise ValueError("its checksum does not fit its header")
         header = ShardHeader.parse(stream.metadata)
         if not stream.schema.equals(SCHEMA, check_metadata=False) or len(stream.batches) != 1:
             raise ValueError(f"columns {stream.schema.names} in {len(stream.batches)} record batches")

@@ -42,7 +42,8 @@ def resolve_phases(
     phases = []
     without: dict[tuple[str, int], int] = {}  # domain, limit -> the first step of such a phase
     for step in sorted({step for step, _ in mixtures} | {step for step, _ in limits}):
-        wanted = _checked([found for start, found in mixtures if start <= step][-1], num_tokens)
+        since, wanted = [mixture for mixture in mixtures if mixture[0] <= step][-1]
+        wanted = _checked(_setting(since), wanted, num_tokens)
         limit = [found for start, found in limits if start <= step][-1]
         usable = {
             domain: weight
@@ -79,15 +80,20 @@ def _when(step: int) -> str:
     return f"after {step} steps" if step else "from the start"
 
 
-def _checked(weights: Mapping[str, float], num_tokens: Mapping[str, int]) -> dict[str, float]:
+def _setting(step: int) -> str:
+    """Where the weights from a step on stand in a recipe, which counts its steps from 1."""
+    return f"pretrain.mixture_schedule (from_step = {step + 1})" if step else "pretrain.mixture"
+
+
+def _checked(setting: str, weights: Mapping[str, float], num_tokens: Mapping[str, int]) -> dict[str, float]:
     """The weights that are meant, in any scale."""
     for domain, weight in weights.items():
         if domain not in num_tokens:
             present = ", ".join(sorted(num_tokens)) or "none"
-            raise InputError(f"the mixture names domain {domain!r}, which the corpus lacks; it has {present}")
+            raise InputError(f"{setting} names domain {domain!r}, which the corpus lacks; it has {present}")
         if not (math.isfinite(weight) and weight > 0):
             raise InputError(
-                f"the mixture's weight of {domain!r} is {weight}; it must be above 0 (leave a domain out to draw "
+                f"{setting}: the weight of {domain!r} is {weight}; it must be above 0 (leave a domain out to draw "
                 "nothing from it)"
             )
     return dict(weights) or {domain: float(count) for domain, count in num_tokens.items() if count}

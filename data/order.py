@@ -11,7 +11,9 @@ threads or restarts, and the exclusion of other draws does not move it.
 
 * All rows of a batch have one length. Lengths take turns at batches, and within a length the domains take turns at
   rows, both by the tables of `data.turns`; in a phase each pool of a domain has its natural part of the domain's
-  share, so that all its pools are read equally often. Shares are rounded to multiples of 1/PERIOD, none to zero.
+  share, so that all its pools are read equally often. Shares are rounded to multiples of 1/PERIOD, none to zero: so a
+  pool with less than 1/PERIOD of the tokens is read more often than others of its domain, which `warnings` tells.
+  `epochs` says what is read, rounding included.
 * Within a pool each epoch is a permutation of all its sequences, another one in each epoch: a Feistel network with
   cycle walking (Black and Rogaway, Ciphers with arbitrary finite domains, CT-RSA 2002), which needs no memory and gives
   any element at once. The turns of a pool before a phase have a closed form, so epochs go on across phases.
@@ -29,8 +31,10 @@ import numpy as np
 
 from data.permutation import derive_key, permute
 from data.phase_order import PhaseOrder, Pool, Samples
+from data.turns import PERIOD
 
 CHUNK = 2**20
+TOO_OFTEN = 2.0  # times that a pool is read for each that its share asks for, above which there is a warning
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -117,7 +121,7 @@ class SampleOrder:
 
         Time in proportion to the pools and to the excluded draws, not to num_steps.
         """
-        draws = self.draw(num_steps - 1) + 1 if num_steps else 0
+        draws = self._draws(num_steps)
         turns = self.samples_before(draws)
         found = {}
         for pool in self._pools:
@@ -134,6 +138,38 @@ class SampleOrder:
                     np.subtract.at(counts, samples.sequence[samples.domain == domain], 1)
         return found
 
+    def epochs(self, num_steps: int) -> dict[tuple[str, int], float]:
+        """(domain, length) -> how often steps 0 to num_steps read the pool, excluded draws between them included."""
+        turns = self.samples_before(self._draws(num_steps))
+        return {(pool.name, pool.length): turns[pool.name, pool.length] / pool.size for pool in self._pools}
+
+    def warnings(self, num_steps: int) -> tuple[str, ...]:
+        """A sentence for each pool that steps 0 to num_steps read more than TOO_OFTEN times as often as its shares ask
+        for, because these are rounded up.
+        """
+        draws, epochs = self._draws(num_steps), self.epochs(num_steps)
+        rounded, wanted = dict.fromkeys(self._pools, 0.0), dict.fromkeys(self._pools, 0.0)
+        for index, first in enumerate(self._first_steps):
+            end = min([*self._first_steps[index + 1 : index + 2], draws])
+            for tokens, per_draw in (
+                (rounded, self._order(index).tokens_per_draw()),
+                (wanted, self._order(index).wanted_tokens_per_draw()),
+            ):
+                for pool, each in per_draw.items():
+                    tokens[pool] += max(0, end - first) * each
+        found = []
+        for pool in self._pools:
+            each = epochs[pool.name, pool.length]
+            read = each * pool.size * pool.length
+            if min(read, rounded[pool]) > TOO_OFTEN * wanted[pool]:
+                found.append(
+                    f"domain {pool.name!r}: its {pool.size} sequence(s) of {pool.length} token(s) are read "
+                    f"{each:.1f} times, {read / wanted[pool]:.1f} times as often as their share asks for, since a "
+                    f"share below 1/{PERIOD} is rounded up to it; raise the domain's weight in the mixture, join it "
+                    "with another, or pack sequences of one length"
+                )
+        return tuple(found)
+
     def tokens_per_draw(self, phase: int) -> dict[tuple[str, int], float]:
         """(domain, length) -> tokens of the pool in a draw of a phase in the long run, by the rounded shares."""
         return {(pool.name, pool.length): tokens for pool, tokens in self._order(phase).tokens_per_draw().items()}
@@ -141,6 +177,10 @@ class SampleOrder:
     def window_bounds(self, phase: int) -> dict[str, float]:
         """Domain -> how many tokens, at most, it may be off its share in any window of draws within a phase."""
         return {self.domains[domain]: bound for domain, bound in self._order(phase).window_bounds().items()}
+
+    def _draws(self, num_steps: int) -> int:
+        """The draws from the first on, excluded ones among them, that num_steps steps take."""
+        return self.draw(num_steps - 1) + 1 if num_steps else 0
 
     def _order(self, index: int) -> PhaseOrder:
         """A phase's order; those of the latest two are kept."""

@@ -9,8 +9,8 @@ def permute(places: np.ndarray, size: int, key: int | np.ndarray) -> np.ndarray:
     """int64[n]: where a keyed permutation of range(size) puts each of places: int64[n], below size. key: one for all,
     or uint64[n], one for each place.
 
-    A Feistel network over the next power of four with cycle walking (Black and Rogaway, Ciphers with arbitrary finite
-    domains, CT-RSA 2002).
+    A Feistel network over the next power of two, at least 64, with cycle walking (Black and Rogaway, Ciphers with
+    arbitrary finite domains, CT-RSA 2002).
     """
     from data.order_kernels import permute_places
 

@@ -1,9 +1,11 @@
 """The order of batches within one phase of a training run, in which shares and lengths stay the same.
 
 Draws take turns at lengths; the draws of one length, one behind the other, are a series of samples, which take turns
-at domains; and the samples of one pool read it in consecutive epochs.
+at domains; and the samples of one pool read it in consecutive epochs. Both kinds of shares are rounded as `data.turns`
+says: a pool that asks for less than one turn in a period is read more often than it asks for.
 """
 
+import math
 import statistics
 import threading
 from collections.abc import Mapping, Sequence
@@ -69,6 +71,7 @@ class PhaseOrder:
         shares = {
             pool: weights[pool.domain] / total * (pool.size * pool.length / tokens[pool.domain]) for pool in pools
         }
+        self._shares = shares
         self._turns = turns
         lengths = sorted({pool.length for pool in pools})
         assert lengths[-1] <= batch_tokens, f"a batch of {batch_tokens} tokens holds no sequence of {lengths[-1]}"
@@ -77,14 +80,11 @@ class PhaseOrder:
             _Series(mine, [shares[pool] for pool in mine], turns, batch_tokens // length)
             for length, mine in zip(lengths, of_length, strict=True)
         ]
-        self._lengths = turn_table(
-            whole_shares(
-                [
-                    sum(shares[pool] for pool in mine) / (series.num_rows * series.length)
-                    for series, mine in zip(self._series, of_length, strict=True)
-                ]
-            )
-        )
+        self._batches_per_token = [
+            sum(shares[pool] for pool in mine) / (series.num_rows * series.length)
+            for series, mine in zip(self._series, of_length, strict=True)
+        ]
+        self._lengths = turn_table(whole_shares(self._batches_per_token))
 
     def batch(self, draw: int) -> Samples:
         owner, turn = self._lengths.owner_and_turn(draw)
@@ -100,12 +100,17 @@ class PhaseOrder:
         return found
 
     def tokens_per_draw(self) -> dict[Pool, float]:
-        """Of each pool, in the long run."""
+        """Of each pool, in the long run, by the rounded shares."""
         return {
             pool: float(batches / self._lengths.period * series.num_rows * series.length * turns / series.table.period)
             for series, batches in zip(self._series, self._lengths.shares, strict=True)
             for pool, turns in zip(series.pools, series.table.shares, strict=True)
         }
+
+    def wanted_tokens_per_draw(self) -> dict[Pool, float]:
+        """The same by the shares as they were asked for."""
+        per_draw = 1 / math.fsum(self._batches_per_token)
+        return {pool: share * per_draw for pool, share in self._shares.items()}
 
     def window_bounds(self) -> dict[int, float]:
         """Domain -> how many tokens, at most, a window of draws strays from what `tokens_per_draw` says.

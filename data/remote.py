@@ -57,7 +57,8 @@ class RemoteShards:
         options: Mapping[str, Any] | None = None,
     ) -> None:
         """readers: blocks that are fetched at once. attempts: tries for one block; the delays between them double.
-        options: of the fsspec file system. Raises InputError if there is no such file system.
+        options: of the fsspec file system, besides or instead of those in OPTIONS. Raises InputError if there is no
+        such file system.
         """
         from fsspec.core import split_protocol, url_to_fs
 
@@ -67,8 +68,8 @@ class RemoteShards:
         self._attempts = attempts
         self._sleep = sleep
         try:
-            defaults = deepcopy(OPTIONS.get(split_protocol(url)[0] or "", {}))  # botocore writes into its settings
-            chosen = {**defaults, **(options or {}), "skip_instance_cache": True}
+            defaults = OPTIONS.get(split_protocol(url)[0] or "", {})
+            chosen = {**_merged(defaults, options or {}), "skip_instance_cache": True}
             self._file_system, self._root = url_to_fs(self._url, **chosen)
         except (ImportError, ValueError) as error:
             raise InputError(f"no file system for {url}: {error}") from error
@@ -124,3 +125,12 @@ class RemoteShards:
             raise InputError(f"{self._url}/{block.shard} is missing; copy the shards of this index there") from error
         except PermissionError as error:
             raise InputError(f"{self._url}/{block.shard} may not be read with these credentials") from error
+
+
+def _merged(defaults: Mapping[str, Any], chosen: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings chosen, and those of the defaults that they do not name; a copy, as botocore writes into them."""
+    merged = deepcopy({**defaults, **chosen})
+    for name, value in defaults.items():
+        if isinstance(value, Mapping) and isinstance(chosen.get(name), Mapping):
+            merged[name] = _merged(value, chosen[name])
+    return merged

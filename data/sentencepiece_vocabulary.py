@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 NORMAL, UNKNOWN, CONTROL, USER_DEFINED, UNUSED, BYTE = 1, 2, 3, 4, 5, 6  # kinds of pieces; GGUF counts the same
 ALGORITHMS = {1: "unigram", 2: "BPE", 3: "word", 4: "character"}
 BPE = 2
-MAX_TABLE_SIZE = 1 << 20
+MAX_TABLE_SIZE = 1 << 20  # what merge_kernels.ID_BITS holds; that module brings numba, which is slow to import
 
 
 class SentencePieceVocabulary(Vocabulary):

@@ -6,8 +6,8 @@ map.
     shard.read()[shard.offsets[7] : shard.offsets[8]]      # document 7
 
 Columns: id: string, domain: dictionary<string>, tokens: large_list<uint16 | uint32>, each document with its
-end-of-document token. The schema's metadata holds the header, that of each record batch the sha256 of its tokens, of
-their offsets and of its ids, so that a shard can be checked by itself and one batch without the others.
+end-of-document token. The schema's metadata holds the header and its sha256, that of each record batch the sha256 of
+its tokens, of their offsets and of its ids, so that a shard can be checked by itself, and one batch alone.
 """
 
 import hashlib
@@ -20,11 +20,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from data.arrow_stream import Metadata, read_stream, write_stream
+from data.arrow_stream import Metadata, is_sealed, read_stream, sealed, write_stream
 from data.errors import InputError
 from data.vocabulary import token_dtype
 
-FORMAT = "longhaul-tokens-2"
+FORMAT = "longhaul-tokens-3"
 SUFFIX = ".arrow"
 BATCH_TOKENS = 1 << 20
 
@@ -129,9 +129,8 @@ def write_shard(
             batch = pa.record_batch([ids.slice(first, end - first), domains, lists], schema)
             yield batch, {"tokens_sha256": _sha256(part), "offsets_sha256": _sha256(places), "ids_sha256": _ids(batch)}
 
-    schema = _schema(header).with_metadata(
-        {"format": FORMAT, **header.metadata(), "domain": domain, "num_documents": str(len(ids))}
-    )
+    metadata = {"format": FORMAT, **header.metadata(), "domain": domain, "num_documents": str(len(ids))}
+    schema = _schema(header).with_metadata(dict(sealed(metadata)))
     write_stream(path, schema, batches())
 
 
@@ -139,14 +138,16 @@ class TokenShard:
     """A shard, memory-mapped: nothing is read before it is used."""
 
     def __init__(self, path: Path, expected: ShardHeader | None = None) -> None:
-        """Raises InputError if the file is missing, cut short, no token shard, or (with `expected`) of another
-        vocabulary.
+        """Raises InputError if the file is missing, cut short, no token shard, if its header has changed, or (with
+        `expected`) is of another vocabulary.
         """
         self.path = path
         self._stream = read_stream(path, "token shard")
         metadata = self._stream.metadata
         if metadata.get("format") != FORMAT:
             raise InputError(f"{path} is not a token shard of format {FORMAT}; run pretokenize again")
+        if not is_sealed(metadata):
+            raise self._changed("its checksum does not fit its header")
         try:
             self.header = ShardHeader.parse(metadata)
             self.domain: str = metadata["domain"]

@@ -5,12 +5,13 @@
     largest = streams["prose"].fill(pieces, inputs, targets, positions, isolate=True)
 
 A stream is all documents of a domain behind one another, each its tokens and one end-of-document token. Its blocks are
-the record batches of the shards; a block is opened when it is first read, by a `ShardFiles`: files of this machine
-are mapped (`LocalShards`), others go through a cache (`data.cache.RemoteShards`).
+the record batches of the shards; a block is opened, and its checksum compared, when it is first read, by a
+`ShardFiles`: files of this machine are mapped (`LocalShards`), others go through a cache (`data.remote.RemoteShards`).
 """
 
 import hashlib
 import threading
+from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
@@ -25,6 +26,9 @@ from data.index import ShardIndex, read_index
 from data.mapped_file import map_file
 from data.packing import Pieces
 from data.shards import ShardHeader, TokenShard
+
+MAPPED_SHARDS = 16_384  # most that are kept mapped; Linux allows a process 65,530 mappings by default
+BLOCKS_AT_ONCE = 1_024  # most that are opened at once to read document lengths
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,8 +51,8 @@ class ShardFiles(Protocol):
     stays: bool
 
     def open(self, blocks: Sequence[Block]) -> list[np.ndarray]:
-        """The content of each: uint8[size], read-only. Raises InputError if a shard is missing or is not what the index
-        says.
+        """The content of each: uint8[size], read-only, with the sha256 of the block. Raises InputError if a shard is
+        missing or is not what the index says.
         """
 
     def document_ids(self, shard: str) -> list[str]:
@@ -56,25 +60,38 @@ class ShardFiles(Protocol):
 
 
 class LocalShards:
-    """Shards in a folder of this machine, each mapped when it is first touched. Contents are not checked here
-    (`TokenShard.check` does), sizes are.
+    """Shards in a folder of this machine, each mapped when it is touched: its size is checked then, and the content of
+    each block when that is first touched. Of more than MAPPED_SHARDS, those not used for longest are unmapped.
     """
-
-    stays = True
 
     def __init__(self, folder: Path, shard_bytes: Mapping[str, int]) -> None:
         """shard_bytes: the size that each shard must have."""
         self._folder = folder
+        self.stays = len(shard_bytes) <= MAPPED_SHARDS
         self._shard_bytes = shard_bytes
-        self._mapped: dict[str, np.ndarray] = {}
+        self._mapped: OrderedDict[str, np.ndarray] = OrderedDict()
+        self._checked: set[tuple[str, int]] = set()
         self._lock = threading.Lock()
 
     def open(self, blocks: Sequence[Block]) -> list[np.ndarray]:
         with self._lock:
-            return [self._map(block.shard)[block.offset : block.offset + block.size] for block in blocks]
+            found = [self._map(block.shard)[block.offset : block.offset + block.size] for block in blocks]
+            new = [place for place, block in enumerate(blocks) if (block.shard, block.offset) not in self._checked]
+        for place in new:  # without the lock, so that several threads can do this at the same time
+            self._check(blocks[place], found[place])
+        with self._lock:
+            self._checked.update((blocks[place].shard, blocks[place].offset) for place in new)
+        return found
 
     def document_ids(self, shard: str) -> list[str]:
         return TokenShard(self._folder / shard).ids()
+
+    def _check(self, block: Block, content: np.ndarray) -> None:
+        if hashlib.sha256(content.data).digest() != block.sha256:
+            raise InputError(
+                f"token shard {self._folder / block.shard} has changed since it was written (bytes {block.offset} to "
+                f"{block.offset + block.size}); delete it and run pretokenize again"
+            )
 
     def _map(self, shard: str) -> np.ndarray:
         if shard not in self._mapped:
@@ -83,12 +100,17 @@ class LocalShards:
                 found = map_file(path)
             except FileNotFoundError as error:
                 raise InputError(f"token shard {path} is missing; run pretokenize again") from error
+            except OSError as error:
+                raise InputError(f"token shard {path} cannot be mapped: {error}") from error
             if len(found) != expected:
                 raise InputError(
                     f"token shard {path} has {len(found)} bytes, but was written with {expected}; delete it and run "
                     "pretokenize again"
                 )
             self._mapped[shard] = found
+            if len(self._mapped) > MAPPED_SHARDS:
+                self._mapped.popitem(last=False)
+        self._mapped.move_to_end(shard)
         return self._mapped[shard]
 
 
@@ -175,21 +197,44 @@ class TokenStream:
         """int64[num_documents]: tokens of each document, its end included. Reads the offsets of every block. Raises
         InputError if they have changed since they were written.
         """
-        blocks = [self._offsets(block) for block in range(len(self._starts))]
-        lengths = []
-        for block, content in zip(blocks, self._files.open(blocks), strict=True):
-            if hashlib.sha256(content.data).digest() != block.sha256:
-                raise InputError(
-                    f"the document offsets in token shard {block.shard} have changed since they were written; delete "
-                    "it and run pretokenize again"
-                )
-            lengths.append(np.diff(content.view(np.int64)))
-        return np.concatenate(lengths)
+        return np.concatenate(self._document_lengths(range(len(self._starts))))
 
     def document_ids(self) -> list[str]:
         """The id of each document. Reads every shard."""
         shards = [shard for shard, _ in groupby(self._index.shard[self._rows])]
         return [name for shard in shards for name in self._files.document_ids(shard)]
+
+    def ids_of(self, pieces: Pieces) -> list[str]:
+        """The ids of the documents that hold a target of the pieces, in the order of the stream. Reads no shard in
+        which there is none. Raises InputError as `document_lengths`.
+        """
+        starts, ends = pieces.start, pieces.start + pieces.length
+        first, last = (np.searchsorted(self._ends, places, side="right") for places in (starts, ends - 1))
+        blocks = sorted({block for a, b in zip(first, last, strict=True) for block in range(a, b + 1)})
+        ids: dict[str, list[str]] = {}
+        found = []
+        for block, lengths in zip(blocks, self._document_lengths(blocks), strict=True):
+            begin, end = self._starts[block], self._ends[block]
+            here = (starts < end) & (ends > begin)
+            borders = begin + np.cumsum(lengths)
+            first = np.searchsorted(borders, np.maximum(starts[here], begin), side="right")
+            last = np.searchsorted(borders, np.minimum(ends[here], end) - 1, side="right")
+            row = self._rows.start + block
+            shard = self._index.shard[row]
+            if shard not in ids:
+                ids[shard] = self._files.document_ids(shard)
+            before = int(self._index.num_documents[self._index.shard.index(shard) : row].sum())
+            numbers = sorted({number for a, b in zip(first, last, strict=True) for number in range(a, b + 1)})
+            found += [ids[shard][before + number] for number in numbers]
+        return found
+
+    def _document_lengths(self, numbers: Sequence[int]) -> list[np.ndarray]:
+        """int64[documents] of each of these blocks, as `document_lengths`."""
+        lengths = []
+        for first in range(0, len(numbers), BLOCKS_AT_ONCE):
+            blocks = [self._offsets(number) for number in numbers[first : first + BLOCKS_AT_ONCE]]
+            lengths += [np.diff(content.view(np.int64)) for content in self._files.open(blocks)]
+        return lengths
 
     def _touched(self, pieces: Pieces) -> np.ndarray:
         """The blocks that pieces read, ascending: int64[n]."""

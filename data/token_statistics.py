@@ -15,8 +15,10 @@ import numpy as np
 import pyarrow as pa
 
 from data.language import identify
-from data.order import derive_key, permute
+from data.permutation import derive_key, permute
 from data.vocabulary import Vocabulary
+
+DRAWN_TOGETHER = 1024  # documents whose place in the drawn order is worked out at a time
 
 
 @dataclass
@@ -103,10 +105,12 @@ def count_words(text: str) -> int:
 
 
 def _draw(column: pa.ChunkedArray, domain: str, domain_bytes: int, seed: int) -> Iterator[str]:
-    left = domain_bytes
-    for index in permute(np.arange(len(column)), len(column), derive_key("tokenizer measure", seed, domain)):
-        if left <= 0:
-            return
-        text = column[int(index)].as_py()
-        left -= len(text.encode())
-        yield text
+    left, key = domain_bytes, derive_key("tokenizer measure", seed, domain)
+    for start in range(0, len(column), DRAWN_TOGETHER):
+        places = np.arange(start, min(start + DRAWN_TOGETHER, len(column)))
+        for index in permute(places, len(column), key):
+            if left <= 0:
+                return
+            text = column[int(index)].as_py()
+            left -= len(text.encode())
+            yield text

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from data.errors import InputError
-from data.order import derive_key, permute
+from data.permutation import derive_key, permute
 
 CHUNK_BYTES = 4096
 MAX_SAMPLE_BYTES = 2_000_000_000  # keeps every counter of the trainer far from 32 bits

@@ -7,7 +7,7 @@
 The table is made by Tijdeman's rule for the chairman assignment problem (R. Tijdeman, The chairman assignment problem,
 Discrete Mathematics 32, 1980): after any number n of turns each of k has had its share of n within 1 - 1/(2k - 2)
 turns, so that any window is within `window_bound(k)` < 2 turns of its shares. It repeats after PERIOD turns, where all
-are even.
+are even. Its shares are whole numbers of turns: whoever asks for less than 1/PERIOD gets that much all the same.
 """
 
 import functools

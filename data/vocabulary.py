@@ -139,10 +139,18 @@ def configured_end_token(folder: Path) -> str:
     if not path.is_file():
         return ""
     try:
-        token = json.loads(path.read_bytes()).get("eos_token") or ""
+        token = json.loads(path.read_bytes()).get("eos_token")
     except (ValueError, AttributeError) as error:
         raise InputError(f"{path} cannot be read ({error}); mend it, or remove it") from error
-    return token["content"] if isinstance(token, dict) else token
+    if token is None:
+        return ""
+    text = token.get("content") if isinstance(token, dict) else token
+    if not isinstance(text, str):
+        raise InputError(
+            f'{path}: eos_token is {json.dumps(token)}, neither a string nor an object with a string "content"; mend '
+            "it, or remove the file"
+        )
+    return text
 
 
 def token_dtype(size: int) -> np.dtype:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from data.merge_kernels import ID_BITS, Merges
+from data.merge_kernels import Merges
 from data.word_kernels import (
     DONE,
     FULL,
@@ -31,7 +31,6 @@ from data.word_kernels import (
     move_slots,
 )
 
-MAX_SIZE = 1 << ID_BITS  # ids that fit into a slot
 MAX_WORDS = 1 << 20
 MAX_SPILLED_BYTES = 1 << 26  # of tokens and texts that do not fit into slots
 FIRST_SLOTS = 1 << 12

@@ -123,8 +123,10 @@ def _names(entries: Iterable[manifest.InputEntry]) -> str:
 
 
 def _seen(arguments: argparse.Namespace) -> None:
-    from stages.pretrain.seen import read_past, seen, summary, write_lines
+    from stages.pretrain.seen import check_place, read_past, seen, summary, write_lines
 
+    if arguments.out:
+        check_place(arguments.out)
     store = Store(arguments.root)
     past = read_past(store.lookup(arguments.artifact), store)
     found = seen(past)

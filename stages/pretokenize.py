@@ -231,7 +231,7 @@ def _assert_conserved(ours: dict[str, dict[str, Any]], corpus: dict[str, dict[st
 
 STAGE = Stage(
     name="pretokenize",
-    revision=2,
+    revision=3,
     config=PretokenizeConfig,
     inputs={"corpus": One("curate"), "tokenizer": One("tokenizer")},
     run=run,

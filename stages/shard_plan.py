@@ -58,13 +58,15 @@ def plan_shards(corpus: Path, shard_bytes: int) -> list[ShardPlan]:
 
 def _row_ranges(path: Path, shard_bytes: int) -> Iterator[tuple[int, int, int]]:
     """first row, number of rows and text bytes of consecutive shards of at most shard_bytes bytes or one document."""
-    file = pq.ParquetFile(path)
-    first = row = size = 0
-    for batch in file.iter_batches(columns=["text"]):
-        for length in pc.binary_length(batch.column("text")).to_pylist():
-            if row > first and size + length > shard_bytes:
-                yield first, row - first, size
-                first, size = row, 0
-            row, size = row + 1, size + length
-    if row > first or row == 0:
-        yield first, row - first, size
+    lengths = [
+        pc.binary_length(batch.column("text")).to_numpy(zero_copy_only=False)
+        for batch in pq.ParquetFile(path).iter_batches(columns=["text"])
+    ]
+    ends = np.cumsum(np.concatenate([np.zeros(0, np.int64), *lengths]), dtype=np.int64)
+    first = before = 0
+    while first < len(ends):
+        end = max(first + 1, int(np.searchsorted(ends, before + shard_bytes, side="right")))
+        yield first, end - first, int(ends[end - 1]) - before
+        first, before = end, int(ends[end - 1])
+    if not first:
+        yield 0, 0, 0

@@ -14,6 +14,7 @@ million parameters, bf16, every way to compute attention that a CPU has): with 2
 from dataclasses import asdict, dataclass
 
 from stages.plan.compute import parameters
+from stages.pretrain.attention import BLOCK_TOKENS
 from stages.pretrain.config import ModelConfig, PretrainConfig
 
 FLOAT_BYTES = 4
@@ -108,11 +109,15 @@ def activation_bytes_per_token(model: ModelConfig, pretrain: PretrainConfig) -> 
 
 def mask_bytes_per_token(pretrain: PretrainConfig) -> int:
     """What making the mask needs beside what is kept of it: which tokens attend to which, a byte each; and where
-    attention is eager the mask itself, which only the forward pass holds.
+    attention is eager the mask itself, which only the forward pass holds. flex_attention has lists of blocks instead:
+    while they are made, two integers a token and, as measured, 30 bytes for each two blocks of tokens.
     """
+    tokens = pretrain.sequence_tokens
+    if pretrain.attention == "flex":
+        return 2 * FLOAT_BYTES + 1 - (-30 * tokens // BLOCK_TOKENS**2)
     if pretrain.attention == "eager":
-        return (1 + _compute_bytes(pretrain)) * pretrain.sequence_tokens
-    return pretrain.sequence_tokens if pretrain.attention == "flex" or pretrain.needs_mask else 0
+        return (1 + _compute_bytes(pretrain)) * tokens
+    return tokens if pretrain.needs_mask else 0
 
 
 def _compute_bytes(pretrain: PretrainConfig) -> int:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
+from data.order import SampleOrder
 from data.packing import bucket_sequences
 from stages.pretrain.config import LENGTH_BUCKETS, PretrainConfig
 from stages.pretrain.phases import train_phases
@@ -16,7 +17,8 @@ CHECKPOINT_BYTES_PER_PARAMETER = 12  # float32 weight and both moments
 @dataclass(frozen=True, kw_only=True)
 class DomainReading:
     """How often a run reads a domain. weight: its share of the tokens over the whole run. tokens: that it has.
-    sequences: of all lengths. epochs: of the sequences that are read most often.
+    sequences: of all lengths. epochs: of the sequences that are read most often, as the shares ask for; where rounding
+    them changes much, `Reading.warnings` tells.
     """
 
     weight: float
@@ -57,6 +59,12 @@ def reading(pretrain: PretrainConfig, domains: Mapping[str, Mapping[str, Any]], 
         domain: pools(pretrain, tokens, domains[domain]["train_length_bits"]) for domain, tokens in num_tokens.items()
     }
     resolved = train_phases(pretrain, num_tokens, num_sequences)
+    order = SampleOrder(
+        seed=pretrain.seed,
+        num_sequences=num_sequences,
+        phases=resolved.phases,
+        batch_tokens=pretrain.batch_tokens,
+    )
     ends = [*(phase.first_step for phase in resolved.phases), pretrain.num_steps]
     drawn: dict[str, float] = {}
     epochs: dict[str, dict[int, float]] = {}
@@ -85,7 +93,11 @@ def reading(pretrain: PretrainConfig, domains: Mapping[str, Mapping[str, Any]], 
         for domain, of in found.items()
         if of.epochs > most_epochs
     )
-    return Reading(domains=found, exact=pretrain.packing != "best-fit", warnings=(*resolved.warnings, *repeated))
+    return Reading(
+        domains=found,
+        exact=pretrain.packing != "best-fit",
+        warnings=(*resolved.warnings, *order.warnings(pretrain.num_steps), *repeated),
+    )
 
 
 @dataclass(frozen=True, kw_only=True)

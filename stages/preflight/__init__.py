@@ -11,7 +11,7 @@ __all__ = ["STAGE", "PreflightConfig"]
 
 STAGE = Stage(
     name="preflight",
-    revision=2,
+    revision=3,
     config=PreflightConfig,
     inputs={"tokens": One("pretokenize"), "tokenizer": One("tokenizer"), "plan": One("plan")},
     run=run,

@@ -71,7 +71,8 @@ def steps(found: Mapping[str, Any], pretrain: PretrainConfig, vocabulary_size: i
     hours = seconds[-1] * pretrain.num_steps / 3600
     detail = (
         f"loss {', '.join(f'{loss:.4f}' for loss in losses)} (a uniform guess has {knows_nothing:.4f}), held-out "
-        f"{found['heldout_loss']:.4f}; {seconds[-1]:.3f} s for the last step on {found['num_processes']} processes, so "
+        f"{found['heldout_loss']:.4f}; sequences of {' and '.join(map(str, sorted(set(found['sequence_tokens']))))} "
+        f"tokens; {seconds[-1]:.3f} s for the last step on {found['num_processes']} processes, so "
         f"{pretrain.num_steps} steps take about {_duration(hours)}"
     )
     if losses[0] > most_loss_ratio * knows_nothing:

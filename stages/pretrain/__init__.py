@@ -15,7 +15,7 @@ __all__ = ["STAGE", "trial"]
 
 STAGE = Stage(
     name="pretrain",
-    revision=2,
+    revision=3,
     config=PretrainConfig,
     inputs={
         "tokens": One("pretokenize"),

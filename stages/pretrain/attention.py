@@ -4,8 +4,10 @@ Positions say it all: a segment begins wherever the position is 0, and a token a
 up to itself, which are the `position + 1` latest ones. Resetting positions by itself would isolate nothing: they only
 turn the rotary embedding.
 
-Everything is passed to the model explicitly. Without a mask, transformers guesses from the positions whether a batch
-holds several documents; a mask of four dimensions it takes as it is.
+Everything is passed to the model explicitly, and transformers decides nothing. Left to itself it reads masks and
+positions to find out whether a batch holds several documents, or whether the causal kernel will do; on a GPU each such
+look makes the host wait. A mask of four dimensions it takes as it is; and where attention goes by a name that has no
+function to make masks, it passes on what it is given, none too.
 """
 
 from dataclasses import dataclass
@@ -14,8 +16,20 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     import torch
 
-# Our name of a back end: that of transformers.
-BACKENDS = {"sdpa": "sdpa", "eager": "eager", "flex": "flex_attention"}
+# Our name of a back end: the one that transformers knows it by.
+BACKENDS = {"sdpa": "longhaul_sdpa", "eager": "eager", "flex": "flex_attention"}
+BLOCK_TOKENS = 128  # queries, and keys, in a block of flex_attention
+
+
+def implementation(backend: str) -> str:
+    """What a model that is to be told by `Attention` is built with: the name that transformers knows a back end by. For
+    sdpa that is its own function under another name, which no function to make masks belongs to.
+    """
+    from transformers.integrations.sdpa_attention import sdpa_attention_forward
+    from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
+
+    ALL_ATTENTION_FUNCTIONS.register(BACKENDS["sdpa"], sdpa_attention_forward)
+    return BACKENDS[backend]
 
 
 @dataclass(frozen=True)
@@ -30,7 +44,8 @@ class Attention:
     def arguments(self, positions: "torch.Tensor") -> dict[str, Any]:
         """What a forward pass is given beside its tokens. positions: integers [rows, tokens], on the model's device.
 
-        The mask is made here once, for all layers: [rows, 1, tokens, tokens] in `dtype`, a BlockMask for flex.
+        The mask is made here once, for all layers: [rows, 1, tokens, tokens] in `dtype`, a BlockMask for flex; and none
+        for sdpa where nothing is isolated, whose causal kernel is its fastest one.
         """
         return {"position_ids": positions, "attention_mask": self._mask(positions)}
 
@@ -39,8 +54,7 @@ class Attention:
 
         assert self.backend in BACKENDS, f"no way is known to tell {self.backend!r} what attends to what"
         if not self.isolates and self.backend == "sdpa":
-            # Nothing is masked: transformers then leaves causality to the kernel, whose causal form is the fastest one.
-            return torch.ones(positions.shape, dtype=torch.bool, device=positions.device)
+            return None
         if not self.isolates:
             places = torch.arange(positions.shape[1], device=positions.device)[None]
             positions = places.expand_as(positions) if self.backend == "flex" else places
@@ -66,14 +80,38 @@ def _additive_mask(positions: "torch.Tensor", dtype: "torch.dtype") -> "torch.Te
 
 
 def _block_mask(positions: "torch.Tensor") -> Any:
-    """The same as a BlockMask, which holds no matrix of tokens by tokens."""
+    """The same as a BlockMask, which holds no matrix of tokens by tokens and is made without one.
+
+    It is enough to know the lowest and the highest place at which the segments of a block of queries begin. A block of
+    keys counts if it is not later than the queries and does not end before the lowest; and each query attends to all of
+    it, so that the kernel need not ask `attends`, if it is earlier and does not begin before the highest.
+    """
     import torch
-    from torch.nn.attention.flex_attention import create_block_mask
+    import torch.nn.functional as F
+    from torch.nn.attention.flex_attention import BlockMask
 
     rows, tokens = positions.shape
-    first = torch.arange(tokens, device=positions.device) - positions
+    first = torch.arange(tokens, dtype=positions.dtype, device=positions.device) - positions
+    num_blocks = -(-tokens // BLOCK_TOKENS)
+    # Where the last block is not full, `tokens` stands for a segment that no key belongs to.
+    borders = F.pad(first, (0, num_blocks * BLOCK_TOKENS - tokens), value=tokens).view(rows, 1, num_blocks, -1)
+    lowest, highest = borders.amin(-1, keepdim=True), borders.amax(-1, keepdim=True)
+    keys = torch.arange(num_blocks, device=positions.device)
+    queries, begin = keys[:, None], keys * BLOCK_TOKENS
+    whole = (keys < queries) & (highest <= begin)
+    partial = (keys <= queries) & (lowest < begin + BLOCK_TOKENS) & ~whole
 
     def attends(row: Any, head: Any, query: Any, key: Any) -> Any:
         return (key <= query) & (key >= first[row, query])
 
-    return create_block_mask(attends, rows, None, tokens, tokens, device=str(positions.device))
+    return BlockMask.from_kv_blocks(
+        *_listed(partial), *_listed(whole), BLOCK_SIZE=BLOCK_TOKENS, mask_mod=attends, seq_lengths=(tokens, tokens)
+    )
+
+
+def _listed(blocks: "torch.Tensor") -> "tuple[torch.Tensor, torch.Tensor]":
+    """bool[..., n] -> int32[...], how many are set, and int32[..., n]: where, ascending, and behind them the others."""
+    import torch
+
+    places = torch.argsort(blocks.to(torch.int8), dim=-1, descending=True, stable=True)
+    return blocks.sum(-1, dtype=torch.int32), places.to(torch.int32)

@@ -45,7 +45,9 @@ class PretrainConfig(StageConfig):
         {}, description="Domain: weight of its tokens in the batch; empty: each domain by its number of tokens"
     )
     mixture_schedule: tuple[MixturePhase, ...] = Field(
-        (), description="Weights that take the place of the mixture's from a step on; each as {from_step, weights}"
+        (),
+        description="Weights that take the place of the mixture's from a step on; each as {from_step, weights}. Each "
+        "batch that is left out before that step brings it one step forward",
     )
     packing: Literal["stream", "best-fit", "length-buckets"] = Field(
         "stream",
@@ -59,7 +61,7 @@ class PretrainConfig(StageConfig):
     length_schedule: tuple[LengthPhase, ...] = Field(
         (),
         description="With length-buckets: the longest sequences from a step on; each as {from_step, longest_tokens}. "
-        "Before the first: sequence_tokens",
+        "Before the first: sequence_tokens. Each batch that is left out before a step brings it one step forward",
     )
     sequence_tokens: int = Field(
         256, ge=2, description="Tokens in one training sequence; with length-buckets in the longest, a power of two"
@@ -177,6 +179,8 @@ class PretrainConfig(StageConfig):
                 "pretrain.shards_url and pretrain.cache_directory go together: what is read of the one is kept in the "
                 "other"
             )
+        if not self.shards_url and self.cache_bytes != type(self).model_fields["cache_bytes"].default:
+            raise ValueError("pretrain.cache_bytes has no effect without pretrain.shards_url: leave it out")
         return self
 
     def _check_lengths(self) -> None:
@@ -217,7 +221,7 @@ class PretrainConfig(StageConfig):
 
     @property
     def batch_tokens(self) -> int:
-        """Target tokens in one optimizer step."""
+        """Places for tokens in one optimizer step, padding among them."""
         return self.batch_sequences * self.sequence_tokens
 
     def durable_steps(self) -> tuple[int, ...]:

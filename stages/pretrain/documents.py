@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
-from data.packing import covered, tokens_seen
 
+from data.packing import covered, tokens_seen
 from stages.pretrain.sequences import Sequences
 
 
@@ -25,19 +25,16 @@ class SeenDocuments:
 
 
 def documents_of_draw(sequences: Sequences, draw: int) -> dict[str, list[str]]:
-    """Domain -> ids of the documents of which a batch holds a token to predict, in the order of the stream."""
+    """Domain -> ids of the documents of which a batch holds a token to predict, in the order of the stream. Reads only
+    the shards in which these tokens stand; raises InputError if one cannot be used.
+    """
     samples = sequences.order.samples_of_draw(draw)
     found = {}
     for index in np.unique(samples.domain):
         domain = sequences.order.domains[index]
         packed = sequences.domains[domain]
         pieces = packed.packing.pieces(samples.length, samples.sequence[samples.domain == index])
-        ends = np.cumsum(packed.stream.document_lengths())
-        first = np.searchsorted(ends, pieces.start, side="right")
-        last = np.searchsorted(ends, pieces.start + pieces.length - 1, side="right")
-        ids = packed.stream.document_ids()
-        numbers = sorted({number for a, b in zip(first, last, strict=True) for number in range(a, b + 1)})
-        found[domain] = [ids[number] for number in numbers]
+        found[domain] = packed.stream.ids_of(pieces)
     return found
 
 

@@ -1,16 +1,20 @@
 """Batches that a run leaves out, since a step on them was not finite, twice.
 
 runs/<key>/excluded.json holds them in the order in which they were decided on. A draw is the number of a batch before
-any is left out (see `data.order`); a step behind an excluded draw takes the next one, so the number of steps stays.
+any is left out (see `data.order`); a step behind an excluded draw takes the next one, so the number of steps stays. The
+phases of a recipe's schedules are phases of draws: each batch that is left out before a phase brings it one step
+forward.
 """
 
-import json
 from bisect import bisect_right
 from collections.abc import Sequence
+from itertools import pairwise
 from pathlib import Path
+from typing import Self
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, model_validator
 
+from data.errors import InputError
 from stages.files import write_json
 
 Draws = tuple[tuple[int, int], ...]
@@ -21,16 +25,32 @@ class Exclusion(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    first: int
+    first: int = Field(ge=0)
     last: int
-    step: int
+    step: int = Field(ge=1)
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        if self.last <= self.first:
+            raise ValueError(f"last = {self.last} must be above first = {self.first}")
+        return self
 
 
 def read_exclusions(path: Path) -> tuple[Exclusion, ...]:
-    """Those of the file; none if there is no file."""
+    """Those of the file; none if there is no file. Raises InputError if it does not hold ranges that are disjoint."""
     if not path.exists():
         return ()
-    return tuple(Exclusion.model_validate(entry) for entry in json.loads(path.read_text(encoding="utf-8")))
+    try:
+        found = TypeAdapter(tuple[Exclusion, ...]).validate_json(path.read_bytes())
+        for (_, end), (first, last) in pairwise(draws(found)):
+            if first < end:
+                raise ValueError(f"the draws {first} to {last - 1} are left out twice")
+    except ValueError as error:
+        raise InputError(
+            f"{path} does not say which batches are left out ({error}); mend it: the journal's events of the kind "
+            "`excluded` name first, last and step of each, in this order"
+        ) from error
+    return found
 
 
 def write_exclusions(path: Path, exclusions: Sequence[Exclusion]) -> None:

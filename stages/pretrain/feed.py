@@ -1,11 +1,11 @@
 """From the batches of the loader to micro-batches on the device.
 
-On a GPU the next batch is copied while the device computes on this one: from pinned memory, on a stream of its own. On
-a CPU there is nothing to copy.
+On a GPU the next batch is copied while the device computes on this one: from pinned memory, on a stream of its own, and
+computing waits for the copies of its own batch only. On a CPU there is nothing to copy.
 """
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -38,6 +38,14 @@ class Fed:
     micro_batches: tuple[Rows, ...]
 
 
+@dataclass(frozen=True)
+class _Sent:
+    """A batch on its way to a GPU, and what happens there when it has arrived."""
+
+    fed: Fed
+    arrived: "torch.cuda.Event"
+
+
 class Feed:
     """Cuts batches up and brings them to the device.
 
@@ -58,46 +66,50 @@ class Feed:
 
     def place(self, batch: Batch) -> Fed:
         """A batch on the device, ready for use."""
-        return self._ready(self._send(batch))
+        return self._fed(batch) if self._copies is None else self._ready(self._send(batch, self._copies))
 
     def ahead(self, batches: Iterable[Batch]) -> Iterator[Fed]:
         """Batches on the device, in their order; where copies take time, each is sent before the one before it is
         handed out."""
         if self._copies is None:
-            yield from map(self.place, batches)
+            yield from map(self._fed, batches)
             return
-        sent: Fed | None = None
+        sent: _Sent | None = None
         for batch in batches:
-            following = self._send(batch)
+            following = self._send(batch, self._copies)
             if sent is not None:
                 yield self._ready(sent)
             sent = following
         if sent is not None:
             yield self._ready(sent)
 
-    def _send(self, batch: Batch) -> Fed:
-        cut = tuple(self._cut(batch))
-        if self._copies is not None:
-            import torch
+    def _fed(self, batch: Batch) -> Fed:
+        return Fed(step=batch.step, num_targets=batch.num_targets, micro_batches=tuple(self._cut(batch)))
 
-            with torch.cuda.stream(self._copies):
-                cut = tuple(
-                    rows.each(lambda tensor: tensor.pin_memory().to(self._device, non_blocking=True)) for rows in cut
-                )
-        return Fed(step=batch.step, num_targets=batch.num_targets, micro_batches=cut)
+    def _send(self, batch: Batch, copies: "torch.cuda.Stream") -> _Sent:
+        """Begin to copy a batch; the host does not wait."""
+        import torch
 
-    def _ready(self, fed: Fed) -> Fed:
-        """The same batch, for the stream that computes; it waits for the copies, and the host does not."""
-        if self._copies is None:
-            return fed
+        fed = self._fed(batch)
+        arrived = torch.cuda.Event()
+        with torch.cuda.stream(copies):
+            rows = tuple(
+                rows.each(lambda tensor: tensor.pin_memory().to(self._device, non_blocking=True))
+                for rows in fed.micro_batches
+            )
+            arrived.record(copies)
+        return _Sent(replace(fed, micro_batches=rows), arrived)
+
+    def _ready(self, sent: _Sent) -> Fed:
+        """A batch for the stream that computes; that one waits until it has arrived, and the host does not."""
         import torch
 
         current = torch.cuda.current_stream(self._device)
-        current.wait_stream(self._copies)
-        for rows in fed.micro_batches:
+        current.wait_event(sent.arrived)
+        for rows in sent.fed.micro_batches:
             for tensor in (rows.inputs, rows.targets, rows.positions):
                 tensor.record_stream(current)
-        return fed
+        return sent.fed
 
     def _cut(self, batch: Batch) -> Iterator[Rows]:
         """Micro-batches on the host."""

@@ -45,12 +45,13 @@ class NonFinite(RuntimeError):
 @dataclass(frozen=True, kw_only=True)
 class StepResult:
     """What one step gave; the same on every rank. Loss in nats per token; without a target in the batch, loss and
-    norm are None."""
+    norm are None. waited_seconds: for data, on the rank that waited longest, as all the others wait for it."""
 
     tokens: int
     loss: float | None
     gradient_norm: float | None
     save_wanted: bool
+    waited_seconds: float
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,19 +81,25 @@ class Training:
         return model_tensors(self.model) | optimizer_tensors(self.model, self.optimizer)
 
 
-def train_step(training: Training, batch: Fed, *, step: int, save_wanted: bool) -> StepResult:
+def train_step(
+    training: Training, batch: Fed, *, step: int, save_wanted: bool, waited_seconds: float = 0.0
+) -> StepResult:
     """One optimizer step on this rank's rows of the global batch. Raises NonFinite on every rank, before the update.
 
-    save_wanted: the main rank's wish for a local checkpoint, which all ranks learn with the loss.
+    save_wanted: the main rank's wish for a local checkpoint, which all ranks learn with the loss. waited_seconds: how
+    long this rank has waited for the batch, which they learn with the number of tokens.
     """
     import torch
 
     config, ranks, model, optimizer = training.config, training.ranks, training.model, training.optimizer
 
-    # 1. How many tokens the mean is over: all that any rank predicts in this step.
-    tokens = round(ranks.sum([batch.num_targets]).item())
+    # 1. How many tokens the mean is over: all that any rank predicts in this step. A sum brings the greatest wait too,
+    # where each rank has a place of its own.
+    waits = [waited_seconds if rank == ranks.rank else 0.0 for rank in range(ranks.size)]
+    num_targets, *waits = ranks.sum([batch.num_targets, *waits]).tolist()
+    tokens, waited_seconds = round(num_targets), max(waits)
     if not tokens:
-        return StepResult(tokens=0, loss=None, gradient_norm=None, save_wanted=False)
+        return StepResult(tokens=0, loss=None, gradient_norm=None, save_wanted=False, waited_seconds=waited_seconds)
 
     # 2. Forward and backward, one micro-batch at a time. FSDP averages gradients over ranks; the factor makes it a sum.
     local_loss = torch.zeros((), dtype=torch.float64, device=ranks.device)
@@ -117,7 +124,13 @@ def train_step(training: Training, batch: Fed, *, step: int, save_wanted: bool) 
     training.hook("update", step, ranks.rank, None)
     optimizer.step()
     optimizer.zero_grad(set_to_none=True)
-    return StepResult(tokens=tokens, loss=summed, gradient_norm=norm.item(), save_wanted=saves > 0)
+    return StepResult(
+        tokens=tokens,
+        loss=summed,
+        gradient_norm=norm.item(),
+        save_wanted=saves > 0,
+        waited_seconds=waited_seconds,
+    )
 
 
 def train(training: Training, state: StepState, records: Records) -> StepState:
@@ -139,7 +152,9 @@ def train(training: Training, state: StepState, records: Records) -> StepState:
             draw = training.draw(batch.step)
             training.hook("begin", step, ranks.rank, draw)
             is_due = time.monotonic() - saved_at >= config.checkpoint_seconds
-            result = train_step(training, batch, step=step, save_wanted=is_due)
+            result = train_step(
+                training, batch, step=step, save_wanted=is_due, waited_seconds=batches.waited_seconds - waited
+            )
             state = after(state, result, step, before(training.excluded, draw))
             records.step(
                 {
@@ -152,7 +167,7 @@ def train(training: Training, state: StepState, records: Records) -> StepState:
                 {
                     "step": step,
                     "seconds": round(time.perf_counter() - started, 6),
-                    "data_wait_seconds": round(batches.waited_seconds - waited, 6),
+                    "data_wait_seconds": round(result.waited_seconds, 6),
                 },
             )
             training.hook("end", step, ranks.rank, None)

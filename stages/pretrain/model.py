@@ -10,7 +10,6 @@ import hashlib
 import math
 from typing import TYPE_CHECKING, Any
 
-from stages.pretrain.attention import BACKENDS
 from stages.pretrain.config import ModelConfig
 
 if TYPE_CHECKING:
@@ -54,14 +53,14 @@ def config_values(config: "LlamaConfig") -> dict[str, Any]:
     return values
 
 
-def build(config: "LlamaConfig", backend: str = "sdpa") -> "LlamaForCausalLM":
-    """The model in float32 on the CPU, attention by one of `stages.pretrain.attention.BACKENDS`. Its weights are still
-    to be set."""
+def build(config: "LlamaConfig", implementation: str = "sdpa") -> "LlamaForCausalLM":
+    """The model in float32 on the CPU; implementation: of its attention, by the name that transformers knows. Its
+    weights are still to be set."""
     import torch
     from transformers import LlamaForCausalLM
 
-    model = LlamaForCausalLM._from_config(config, attn_implementation=BACKENDS[backend], dtype=torch.float32)
-    assert model.config._attn_implementation == BACKENDS[backend], model.config._attn_implementation
+    model = LlamaForCausalLM._from_config(config, attn_implementation=implementation, dtype=torch.float32)
+    assert model.config._attn_implementation == implementation, model.config._attn_implementation
     assert all(parameter.dtype == torch.float32 for parameter in model.parameters())
     return model
 

@@ -1,9 +1,10 @@
 """From the mixture and the schedules of a recipe to the phases of the order; the plan reads this too."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from data.errors import InputError
 from data.mixture import ResolvedMixture, resolve_phases
+from data.order import Phase
 from stages.pretrain.config import PretrainConfig
 
 Sizes = Mapping[str, int]
@@ -11,8 +12,9 @@ Pools = Mapping[str, Mapping[int, int]]
 
 
 def train_phases(config: PretrainConfig, num_tokens: Sizes, num_sequences: Pools) -> ResolvedMixture:
-    """The phases of the training. num_tokens: by domain; num_sequences: by domain and length. Raises InputError for a
-    mixture that the tokens cannot serve.
+    """The phases of the training, with a warning for whatever the recipe asks for that does not come about.
+    num_tokens: by domain; num_sequences: by domain and length. Raises InputError for a mixture that the tokens cannot
+    serve.
     """
     lengths = [(phase.from_step - 1, phase.longest_tokens) for phase in config.length_schedule]
     if not lengths or lengths[0][0] > 0:
@@ -26,7 +28,28 @@ def train_phases(config: PretrainConfig, num_tokens: Sizes, num_sequences: Pools
         for phase in phases
         if phase.from_step > config.num_steps
     )
-    return ResolvedMixture(phases=found.phases, warnings=(*found.warnings, *late))
+    unread = tuple(
+        f"domain {domain!r}: {count} of {num_tokens[domain]} tokens are never read, since they stand in sequences that "
+        "are longer than every phase of pretrain.length_schedule within pretrain.num_steps allows: raise longest_tokens"
+        for domain, count in unread_tokens(found.phases, config.num_steps, num_sequences).items()
+        if count
+    )
+    return ResolvedMixture(phases=found.phases, warnings=(*found.warnings, *late, *unread))
+
+
+def unread_tokens(phases: Sequence[Phase], num_steps: int, num_sequences: Pools) -> dict[str, int]:
+    """Domain -> places in those of its sequences that are too long for every phase that draws from it within num_steps
+    steps. Domains that no such phase draws from are not in it.
+    """
+    longest: dict[str, int] = {}
+    for phase in phases:
+        if phase.first_step < num_steps:
+            for domain in phase.weights:
+                longest[domain] = max(longest.get(domain, 0), phase.longest_tokens)
+    return {
+        domain: sum(length * count for length, count in num_sequences[domain].items() if length > limit)
+        for domain, limit in sorted(longest.items())
+    }
 
 
 def heldout_phases(config: PretrainConfig, num_tokens: Sizes, num_sequences: Pools) -> ResolvedMixture:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from data.errors import InputError
+from stages.disk import explained
 from stages.pretrain import checkpoint
 from stages.pretrain.config import PretrainConfig
 from stages.pretrain.documents import SeenDocuments, documents_seen
@@ -76,7 +77,7 @@ def _config_of(artifact: Artifact, store: Store) -> PretrainConfig:
 
 def seen(past: Past) -> list[SeenDocuments]:
     """What was read of each domain. The tokens add up to those that the training says it was given."""
-    sequences = open_train(past.config, past.tokens.path, excluded=past.excluded)
+    sequences = open_train(past.config, past.tokens.path, excluded=past.excluded, local=True)
     taken = before(past.excluded, sequences.order.draw(past.step - 1))
     assert taken == past.excluded, f"draws {past.excluded} were left out, but only {taken} on the way"
     found = list(documents_seen(sequences, past.step))
@@ -115,13 +116,25 @@ def summary(found: list[SeenDocuments]) -> list[dict[str, Any]]:
     ]
 
 
+def check_place(path: Path) -> None:
+    """Raises InputError if no file can be written there, which is better known before the work than after it."""
+    if path.is_dir() or not path.parent.is_dir():
+        problem = "is a folder" if path.is_dir() else f"cannot be written: there is no folder {path.parent}"
+        raise InputError(f"--out {path} {problem}; name a file in a folder that is there")
+
+
 def write_lines(path: Path, found: list[SeenDocuments]) -> None:
-    """Put `lines` into a .jsonl file, whole or not at all."""
+    """Put `lines` into a .jsonl file, whole or not at all. Raises TryAgain if the disk is full."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
         with open(temporary, "w", encoding="utf-8") as file:
             for line in lines(found):
                 file.write(json.dumps(line, ensure_ascii=False) + "\n")
         os.replace(temporary, path)
+    except OSError as error:
+        told = explained(error, path.parent)
+        if told is error:
+            raise
+        raise told from error
     finally:
         temporary.unlink(missing_ok=True)

@@ -6,17 +6,18 @@ it can be compared; attention is isolated in both alike.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from data.errors import InputError
 from data.loader import BatchLoader, PackedDomain
 from data.order import SampleOrder
 from data.packing import make_packing
 from data.streams import open_streams
 from stages.pretrain.config import PretrainConfig
 from stages.pretrain.exclusions import Draws
-from stages.pretrain.phases import heldout_phases, train_phases
+from stages.pretrain.phases import heldout_phases, train_phases, unread_tokens
 
 if TYPE_CHECKING:
     from data.streams import ShardFiles
@@ -27,8 +28,8 @@ TRAIN, HELDOUT = "train", "heldout"
 @dataclass(frozen=True, kw_only=True)
 class Sequences:
     """One side of the split. batch_tokens: places of a batch, padding among them. isolates: whether positions start
-    anew with each document; needs_mask: whether a row may hold several such segments. warnings: what the user asked for
-    and does not get.
+    anew with each document; needs_mask: whether a row may hold several such segments. unread_tokens: by domain, in
+    sequences that are too long to be ever drawn. warnings: what the user asked for and does not get.
     """
 
     order: SampleOrder
@@ -36,11 +37,22 @@ class Sequences:
     batch_tokens: int
     isolates: bool
     needs_mask: bool
+    unread_tokens: Mapping[str, int] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
 
     def loader(self, *, rank: int, world_size: int) -> BatchLoader:
         """Reads this rank's rows of any batch."""
         return BatchLoader(self.order, self.domains, rank=rank, world_size=world_size, isolate=self.isolates)
+
+    def check_vocabulary(self, *, size: int, padded_size: int, end_id: int) -> None:
+        """Raise InputError if the tokens were made for another vocabulary, as when shards were copied by hand."""
+        for packed in self.domains.values():
+            header = packed.stream.header
+            if (header.vocabulary_size, header.padded_vocabulary_size, header.end_id) != (size, padded_size, end_id):
+                raise InputError(
+                    f"the token shards of domain {packed.stream.domain!r} were made for {header}, but the model is for "
+                    f"{size} ids, padded to {padded_size}, with end {end_id}; run pretokenize again"
+                )
 
     def packing_facts(self) -> dict[str, dict[str, Any]]:
         """For each domain that is drawn from, what packing makes of its tokens, and what it wastes."""
@@ -50,6 +62,7 @@ class Sequences:
             accounting = packing.accounting
             found[domain] = {
                 "tokens": accounting.tokens,
+                "unread_tokens": self.unread_tokens.get(domain, 0),
                 "sequences": {str(length): count for length, count in sorted(packing.num_sequences.items())},
                 "padding_tokens": accounting.padding_tokens,
                 "waste": round(accounting.waste, 6),
@@ -58,10 +71,11 @@ class Sequences:
         return found
 
 
-def open_train(config: PretrainConfig, tokens: Path, *, excluded: Draws = ()) -> Sequences:
-    """The training sequences of a tokens artifact, some draws left out. Raises InputError if no domain of the mixture
-    has one.
+def open_train(config: PretrainConfig, tokens: Path, *, excluded: Draws = (), local: bool = False) -> Sequences:
+    """The training sequences of a tokens artifact, some draws left out. local: from the shards of the artifact,
+    whatever `shards_url` says. Raises InputError if no domain of the mixture has one.
     """
+    files = None if local else _remote_files(config)
     domains = {
         domain: PackedDomain(
             stream,
@@ -72,7 +86,7 @@ def open_train(config: PretrainConfig, tokens: Path, *, excluded: Draws = ()) ->
                 sequence_tokens=config.sequence_tokens,
             ),
         )
-        for domain, stream in open_streams(tokens / TRAIN, files=_remote_files(config)).items()
+        for domain, stream in open_streams(tokens / TRAIN, files=files).items()
     }
     num_tokens, num_sequences = _sizes(domains)
     resolved = train_phases(config, num_tokens, num_sequences)
@@ -89,7 +103,8 @@ def open_train(config: PretrainConfig, tokens: Path, *, excluded: Draws = ()) ->
         batch_tokens=config.batch_tokens,
         isolates=not config.cross_document_attention,
         needs_mask=config.needs_mask,
-        warnings=resolved.warnings,
+        unread_tokens=unread_tokens(resolved.phases, config.num_steps, num_sequences),
+        warnings=(*resolved.warnings, *order.warnings(config.num_steps)),
     )
 
 

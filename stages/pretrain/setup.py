@@ -4,7 +4,7 @@ from pathlib import Path
 
 from data.errors import InputError
 from stages.pretrain import checkpoint, model, optim, parallel
-from stages.pretrain.attention import Attention
+from stages.pretrain.attention import Attention, implementation
 from stages.pretrain.checkpoint import StepState
 from stages.pretrain.config import PretrainConfig
 from stages.pretrain.exclusions import before
@@ -25,9 +25,11 @@ def set_up(job: Job) -> tuple[Training, StepState]:
     accelerator, ranks = parallel.start(config)
     train = open_train(config, Path(job.tokens), excluded=job.excluded)
     heldout = open_heldout(config, Path(job.tokens))
+    for side in (train, heldout):
+        side.check_vocabulary(size=job.vocabulary_size, padded_size=job.padded_vocabulary_size, end_id=job.eos_id)
 
     shape = model.huggingface_config(config.model, vocabulary_size=job.padded_vocabulary_size, eos_id=job.eos_id)
-    plain = model.build(shape, config.attention)
+    plain = model.build(shape, implementation(config.attention))
     model.initialise(plain, seed=config.seed, std=shape.initializer_range, num_layers=shape.num_hidden_layers)
     optimizer = optim.build_optimizer(config, plain)
     spread, optimizer = parallel.spread(accelerator, plain, optimizer, compile_layers=config.compile)

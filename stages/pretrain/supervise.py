@@ -96,9 +96,12 @@ def _after_anomaly(
         if ending.draw is None:
             return _give_up(f"{again}: lower pretrain.learning_rate")
         if len(excluded_steps) >= max_exclusions:
+            left_out = (
+                f"{len(excluded_steps)} batches are left out already" if excluded_steps else "no batch may be left out"
+            )
             return _give_up(
-                f"{again}, and {len(excluded_steps)} batches are left out already (pretrain.max_exclusions = "
-                f"{max_exclusions}): lower pretrain.learning_rate"
+                f"{again}, and {left_out} (pretrain.max_exclusions = {max_exclusions}): raise pretrain.max_exclusions "
+                "to leave this one out too, or lower pretrain.learning_rate"
             )
         return Decision(action=Action.EXCLUDE, reason=f"{again}; its batch will be left out")
     # A replay of its own comes before each exclusion, so only those count that no exclusion followed.

@@ -11,6 +11,7 @@ import shutil
 import statistics
 import time
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -54,7 +55,7 @@ def pretrain(config: PretrainConfig, inputs: Inputs, out: Path, journal: Journal
         directory=inputs.store.runs_path(inputs.key),
         hook=hook,
     )
-    sequences = open_train(config, tokens.path)
+    sequences = open_train(config, tokens.path, local=True)
     for warning in sequences.warnings:
         journal.warning(warning)
     keeper = Keeper(config, inputs, job.run, job.vocabulary_size, journal)
@@ -114,16 +115,25 @@ def exclude(
     exclusions: tuple[Exclusion, ...],
     sequences: "Sequences",
 ) -> tuple[Exclusion, ...]:
-    """Leave out the batch that was not finite from here on, and say which documents it held. Returns all exclusions."""
-    from stages.pretrain.documents import documents_of_draw
-
+    """Leave out the batch that was not finite from here on, and say which documents it held, or why that cannot be
+    said. Returns all exclusions."""
     assert ending.draw is not None, "nothing to exclude"
     made = Exclusion(first=ending.draw, last=ending.draw + 1, step=ending.step + 1)
     # The event first: a kill between the two repeats it, and no batch is left out without having been told of.
-    journal.event("excluded", **made.model_dump(), documents=documents_of_draw(sequences, ending.draw))
+    journal.event("excluded", **made.model_dump(), **_documents(sequences, ending.draw))
     exclusions = (*exclusions, made)
     write_exclusions(run.excluded, exclusions)
     return exclusions
+
+
+def _documents(sequences: "Sequences", draw: int) -> dict[str, Any]:
+    """Of a batch, for the journal. The training goes on without the batch whether its documents have names or not."""
+    from stages.pretrain.documents import documents_of_draw
+
+    try:
+        return {"documents": documents_of_draw(sequences, draw)}
+    except Exception as error:
+        return {"documents": {}, "unread": f"{type(error).__name__}: {error}"}
 
 
 def attempt(job: Job, tail: MetricsTail, keeper: Keeper) -> Ending:
@@ -194,7 +204,7 @@ def collect(job: Job, keeper: Keeper, sequences: "Sequences", out: Path, journal
         "excluded": [exclusion.model_dump() for exclusion in read_exclusions(run.excluded)],
         "checkpoints": [{"step": a.facts["step"], "key": a.key, "digest": a.digest} for a in artifacts],
     }
-    measured = measurements(job.config, timing, run, result)
+    measured = measurements(metrics, timing, run, result)
     warn_of_waiting(journal, measured["data_wait_ratio"])
     return Facts(facts=facts, measurements=measured, measured_files=(TIMING,))
 
@@ -209,18 +219,22 @@ def warn_of_waiting(journal: Journal, data_wait_ratio: float) -> None:
 
 
 def measurements(
-    config: PretrainConfig, timing: list[dict[str, Any]], run: RunDirectory, result: dict[str, Any]
+    metrics: list[dict[str, Any]], timing: list[dict[str, Any]], run: RunDirectory, result: dict[str, Any]
 ) -> dict[str, Any]:
     """Speed and memory. Seconds are wall seconds inside steps, those of the attempt whose result was kept; checkpoints,
-    held-out losses and starts are not in them. `result`: the peak of all attempts, and the layout and device of the
-    last one. data_wait_ratio: share of the time of the steps in which they waited for data."""
+    held-out losses and starts are not in them. `metrics`, `timing`: a line for each step. `result`: the peak of all
+    attempts, and the layout and device of the last one. tokens_per_second: that were predicted, padding left out, in
+    the median step. data_wait_ratio: share of the time of the steps in which the process that waited longest for its
+    data did so."""
     seconds = [line["seconds"] for line in timing]
+    totals = [0, *(line["tokens"] for line in metrics)]
+    speeds = [(after - before) / step for (before, after), step in zip(pairwise(totals), seconds, strict=True)]
     waited = sum(line["data_wait_seconds"] for line in timing)
     return {
         **result,
         "step_seconds": sum(seconds),
         "median_step_seconds": statistics.median(seconds),
-        "tokens_per_second": config.batch_tokens / statistics.median(seconds),
+        "tokens_per_second": statistics.median(speeds),
         "data_wait_seconds": waited,
         "data_wait_ratio": waited / sum(seconds),
         "incidents": len(read_lines(run.incidents)),

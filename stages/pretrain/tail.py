@@ -51,17 +51,18 @@ class MetricsTail:
         self._journal.progress("training", self.reached, self._config.num_steps, unit="steps")
         if now - self._event_at >= EVENT_SECONDS or self.reached == self._config.num_steps:
             waits = round(self._waited / self._seconds, 4) if self._seconds else None
-            self._journal.event("metric", **latest, tokens_per_second=self._rate(now), data_wait_ratio=waits)
+            rate = self._rate(now, latest["tokens"])
+            self._journal.event("metric", **latest, tokens_per_second=rate, data_wait_ratio=waits)
             self._event_at = now
             self._seconds = self._waited = 0.0
         return self.reached
 
-    def _rate(self, now: float) -> float | None:
-        """Target tokens a second since the last event; None for the first one."""
-        since, self._rate_from = self._rate_from, (now, self.reached)
+    def _rate(self, now: float, tokens: int) -> float | None:
+        """Tokens predicted a second since the last event; None for the first one. tokens: up to `now`."""
+        since, self._rate_from = self._rate_from, (now, tokens)
         if since is None or now <= since[0]:
             return None
-        return round((self.reached - since[1]) * self._config.batch_tokens / (now - since[0]), 1)
+        return round((tokens - since[1]) / (now - since[0]), 1)
 
 
 class _Appended:

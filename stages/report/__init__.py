@@ -9,7 +9,7 @@ from stages.report.stage import run
 
 STAGE = Stage(
     name="report",
-    revision=2,
+    revision=3,
     config=ReportConfig,
     inputs={
         "corpus": One("curate"),

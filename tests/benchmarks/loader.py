@@ -8,11 +8,14 @@ without workers over a map-style dataset of inputs and targets, (C) the same wit
 cuts, and (D) random batches of `datasets` in its numpy format, in one tensor too.
 
 Opening: 10,000 shards, from `open_streams` to the first batch, in a fresh process with its kernels compiled. Resuming:
-the same batch loader made anew, asked for its first batch at step 0 and at step 10**9.
+the order and the loader made anew and asked for a first batch, at step 0, where the second phase begins, and at step
+10**9: three domains in length buckets, two phases of other weights and lengths, and excluded draws. Steps of the second
+phase need the tables of both, those of the first only its own.
 
 Remote: 100 steps of 50 ms on shards of an S3 server behind a proxy that delays every answer by 100 ms, with an empty
 cache and then with a full one, each in a fresh process. What may be waited for with an empty cache is bounded by the
-time in which all blocks arrive: blocks / readers * (latency + seconds that a block takes without it).
+time in which all blocks arrive, `readers` at a time: ceil(blocks / readers) * (latency + readers * seconds of a block),
+where seconds of a block is how long they all take, read in the same way without latency, divided by their number.
 """
 
 import argparse
@@ -25,7 +28,9 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +43,7 @@ from data.remote import RemoteShards
 from data.shards import ShardHeader, TokenShard, shard_name, write_shard
 from data.streams import open_streams
 from tests.benchmarks.harness import Cost, interleave, report
-from tests.benchmarks.loader_sides import FILE_ROWS, READERS, ROW_TOKENS
+from tests.benchmarks.loader_sides import FILE_ROWS, PHASES, PLACES, READERS, ROW_TOKENS
 from tests.services.proxy import FaultProxy, Faults
 from tests.services.s3 import options, s3_server
 
@@ -50,17 +55,23 @@ REMOTE_SHARDS, REMOTE_SHARD_TOKENS, REMOTE_BATCH_TOKENS = 8, 1_000_000, 1 << 18
 LATENCY_SECONDS = 0.1
 
 
-def make_shards(folder: Path, num_shards: int, shard_tokens: int, batch_tokens: int = 1 << 20) -> None:
-    """Documents of 100 to 2,000 random tokens, and an index."""
+def make_shards(
+    folder: Path,
+    num_shards: int,
+    shard_tokens: int,
+    batch_tokens: int = 1 << 20,
+    domains: Sequence[str] = ("text",),
+) -> None:
+    """Documents of 100 to 2,000 random tokens, and an index. num_shards: of each domain."""
     folder.mkdir()
     random, entries = np.random.default_rng(0), []
-    for number in range(num_shards):
+    for domain, number in product(domains, range(num_shards)):
         ends = np.cumsum(random.integers(100, 2_000, shard_tokens // 1_000))
         offsets = np.concatenate([[0], ends[ends < shard_tokens], [shard_tokens]])
         tokens = random.integers(3, HEADER.vocabulary_size, shard_tokens).astype(np.uint16)
         tokens[offsets[1:] - 1] = HEADER.end_id
-        path, ids = folder / shard_name("text", number), pa.array(map(str, range(len(offsets) - 1)))
-        write_shard(path, HEADER, ids=ids, domain="text", tokens=tokens, offsets=offsets, batch_tokens=batch_tokens)
+        path, ids = folder / shard_name(domain, number), pa.array(map(str, range(len(offsets) - 1)))
+        write_shard(path, HEADER, ids=ids, domain=domain, tokens=tokens, offsets=offsets, batch_tokens=batch_tokens)
         entries += TokenShard(path, HEADER).entries()
     write_index(folder, HEADER, entries)
 
@@ -176,12 +187,13 @@ def main() -> None:
             "low": min(opened),
             "high": max(opened),
         }
+        make_shards(folder / "mixed", 2, 4_000_000, domains=sorted(PHASES[0].weights))
         resumed = run("resuming", folder)
         figures["resume_far_step_ratio"] = resumed["far"] / resumed["start"]
+        figures["resume_within_phase_ratio"] = resumed["far"] / resumed["second phase"]
         rows += [
             ["10,000 shards", "seconds to the first batch", statistics.median(opened)],
-            ["resuming at step 0", "seconds to the first batch", resumed["start"]],
-            ["resuming at step 10**9", "seconds to the first batch", resumed["far"]],
+            *([f"resuming at step {PLACES[at]:,}", "seconds to the first batch", resumed[at]] for at in PLACES),
         ]
         more_rows, more_figures = behind_a_network(folder)
     report("loader", ("what", "unit", "value"), rows + more_rows, {**figures, **more_figures}, PACKAGES)

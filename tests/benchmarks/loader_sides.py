@@ -16,31 +16,48 @@ import pyarrow as pa
 from data.cache import BlockCache
 from data.loader import BatchLoader, PackedDomain
 from data.order import Phase, SampleOrder
-from data.packing import make_packing
+from data.packing import PackingKind, make_packing
 from data.remote import RemoteShards
 from data.streams import ShardFiles, open_streams
+from data.turns import turn_table
 from tests.services.s3 import options
 
 ROW_TOKENS, BATCH_ROWS = 1_025, 32
 FILE_ROWS = 1_000  # rows in a record batch of the file for the others
-FAR = 10**9
+LONGEST_TOKENS = 1_024
+PHASES = (
+    Phase(first_step=0, weights={"code": 0.2, "prose": 0.5, "web": 0.3}, longest_tokens=256),
+    Phase(first_step=10_000, weights={"code": 0.4, "prose": 0.5, "web": 0.1}, longest_tokens=LONGEST_TOKENS),
+)
+EXCLUDED = ((700, 703), (9_998, 10_002), (40_000, 40_100))
+PLACES = {"start": 0, "second phase": 10_000, "far": 10**9}
 STEPS, STEP_SECONDS, READERS = 100, 0.05, 16
 
 
 def make_loader(folder: Path, *, rows: int, row_tokens: int, files: ShardFiles | None = None) -> BatchLoader:
-    stream = open_streams(folder, files=files)["text"]
-    packing = make_packing(
-        "stream", num_tokens=len(stream), document_lengths=stream.document_lengths, sequence_tokens=row_tokens
-    )
-    return with_order(PackedDomain(stream, packing), rows * row_tokens)
+    """A loader of one domain, packed as a stream."""
+    domains = packed(folder, "stream", row_tokens, files)
+    pools = domains["text"].packing.num_sequences
+    phase = Phase(first_step=0, weights={"text": 1.0}, longest_tokens=row_tokens)
+    order = SampleOrder(seed=0, num_sequences={"text": pools}, phases=[phase], batch_tokens=rows * row_tokens)
+    return BatchLoader(order, domains)
 
 
-def with_order(domain: PackedDomain, batch_tokens: int) -> BatchLoader:
-    """A loader of one domain."""
-    pools = domain.packing.num_sequences
-    phase = Phase(first_step=0, weights={"text": 1.0}, longest_tokens=max(pools))
-    order = SampleOrder(seed=0, num_sequences={"text": pools}, phases=[phase], batch_tokens=batch_tokens)
-    return BatchLoader(order, {"text": domain})
+def packed(
+    folder: Path, kind: PackingKind, sequence_tokens: int, files: ShardFiles | None = None
+) -> dict[str, PackedDomain]:
+    return {
+        domain: PackedDomain(
+            stream,
+            make_packing(
+                kind,
+                num_tokens=len(stream),
+                document_lengths=stream.document_lengths,
+                sequence_tokens=sequence_tokens,
+            ),
+        )
+        for domain, stream in open_streams(folder, files=files).items()
+    }
 
 
 def timed(epoch: Callable[[], int]) -> dict[str, float]:
@@ -117,17 +134,29 @@ def opening(folder: Path) -> dict[str, float]:
 
 
 def resuming(folder: Path) -> dict[str, float]:
-    """Seconds to the first batch at step 0, and far on: medians of 15, by turns, once the files are mapped."""
-    opened = make_loader(folder / "shards", rows=BATCH_ROWS, row_tokens=ROW_TOKENS)
-    for step in (*range(1_000), FAR):
+    """Seconds to the first batch at each of PLACES: medians of 15, by turns, once the documents are packed and the
+    files are mapped.
+    """
+    domains = packed(folder / "mixed", "length-buckets", LONGEST_TOKENS)
+    pools = {name: domain.packing.num_sequences for name, domain in domains.items()}
+
+    def loader() -> BatchLoader:
+        order = SampleOrder(
+            seed=0, num_sequences=pools, phases=PHASES, batch_tokens=BATCH_ROWS * LONGEST_TOKENS, excluded=EXCLUDED
+        )
+        return BatchLoader(order, domains)
+
+    opened = loader()
+    for step in (*range(1_000), *PLACES.values()):
         opened.batch(step)
-    seconds: dict[int, list[float]] = {0: [], FAR: []}
+    seconds: dict[str, list[float]] = {name: [] for name in PLACES}
     for _ in range(15):
-        for step, found in seconds.items():
+        for name, step in PLACES.items():
+            turn_table.cache_clear()  # as in a new process
             started = time.perf_counter()
-            with_order(opened._domains[0], BATCH_ROWS * ROW_TOKENS).batch(step)
-            found.append(time.perf_counter() - started)
-    return {"start": statistics.median(seconds[0]), "far": statistics.median(seconds[FAR])}
+            loader().batch(step)
+            seconds[name].append(time.perf_counter() - started)
+    return {name: statistics.median(found) for name, found in seconds.items()}
 
 
 def remote(folder: Path, port: str, url: str) -> dict[str, float]:

@@ -2,6 +2,9 @@
 
 python -m tests.data.cache_processes hold DIRECTORY MAX_BYTES BLOCK             # never ends its download
 python -m tests.data.cache_processes read DIRECTORY MAX_BYTES SEED COUNT        # blocks at random, in two threads
+
+The second says "read" when it is through. At a line of input it asks for what it has mapped, once more, says "asked",
+and ends with its input.
 """
 
 import random
@@ -14,13 +17,28 @@ from pathlib import Path
 from data.cache import BlockCache
 from tests.data.blocks import Made, made
 
+NUM_BLOCKS = 20
+
 
 def start(*arguments: object) -> subprocess.Popen[str]:
     """A process; its first line says that it is at work."""
     command = [sys.executable, "-m", "tests.data.cache_processes", *map(str, arguments)]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-    assert process.stdout is not None and process.stdout.readline() == "begun\n"
+    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    assert told(process) == "begun"
     return process
+
+
+def told(process: subprocess.Popen[str]) -> str:
+    """The next line that a process says."""
+    assert process.stdout is not None
+    return process.stdout.readline().rstrip("\n")
+
+
+def tell(process: subprocess.Popen[str]) -> None:
+    """Give a process a line of input."""
+    assert process.stdin is not None
+    process.stdin.write("\n")
+    process.stdin.flush()
 
 
 def hold(cache: BlockCache, block: Made) -> None:
@@ -39,7 +57,7 @@ def read(cache: BlockCache, seed: int, count: int) -> None:
     def some(chance: random.Random) -> None:
         try:
             for _ in range(count):
-                block = made(chance.randrange(20))
+                block = made(chance.randrange(NUM_BLOCKS))
                 assert cache.open(block.sha256, block.size, block.fetch).tobytes() == block.content
         except BaseException as error:
             failures.append(error)
@@ -52,6 +70,12 @@ def read(cache: BlockCache, seed: int, count: int) -> None:
         thread.join()
     if failures:
         raise failures[0]
+    print("read", flush=True)
+    sys.stdin.readline()
+    for number in range(NUM_BLOCKS):
+        cache.kept(made(number).sha256)
+    print("asked", flush=True)
+    sys.stdin.read()
 
 
 if __name__ == "__main__":

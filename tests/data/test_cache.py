@@ -3,19 +3,23 @@ and the cache never takes more of the disk than was allowed.
 """
 
 import errno
+import fcntl
 import os
 import random
+import signal
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from data.block_files import BlockFiles
 from data.cache import BlockCache, WrongContent
 from data.errors import InputError
 from tests.data.blocks import Made, made, names, used
-from tests.data.cache_processes import start
+from tests.data.cache_processes import NUM_BLOCKS, start, tell, told
 
 ROOM = 10**9
 
@@ -24,6 +28,14 @@ def opened(cache: BlockCache, block: Made) -> np.ndarray:
     content = cache.open(block.sha256, block.size, block.fetch)
     assert content.dtype == np.uint8 and content.tobytes() == block.content
     return content
+
+
+def ends(function: Callable[[], object]) -> None:
+    """Call it in a thread that may hang, which is a failure."""
+    thread = threading.Thread(target=function, daemon=True)
+    thread.start()
+    thread.join(10)
+    assert not thread.is_alive(), "it waits for what never comes"
 
 
 def nothing_unfinished(directory: Path) -> bool:
@@ -73,6 +85,15 @@ def test_a_damaged_block_is_deleted_and_fetched_again(tmp_path: Path, damage) ->
     assert (block.num_fetched, other.num_fetched, cache.num_damaged) == (2, 1, 1)
     opened(BlockCache(tmp_path, ROOM), block)
     assert block.num_fetched == 2 and used(tmp_path) == block.size + other.size
+
+
+def test_a_block_that_grew_once_it_was_counted_is_fetched_anew(tmp_path: Path) -> None:
+    block, caches = made(0), [BlockCache(tmp_path, ROOM) for _ in range(2)]
+    opened(caches[0], block)
+    with open(tmp_path / "blocks" / block.sha256.hex(), "ab") as file:
+        file.write(b"more")
+    opened(caches[1], block)
+    assert (block.num_fetched, caches[1].num_damaged) == (2, 1) and used(tmp_path) == block.size
 
 
 def test_the_block_not_used_for_longest_is_evicted(tmp_path: Path) -> None:
@@ -135,11 +156,33 @@ def test_an_evicted_block_is_fetched_again_when_it_is_wanted_again(tmp_path: Pat
     assert first.num_fetched == 2 and names(tmp_path) == {first.sha256.hex()}
 
 
-def deleted_mappings(directory: Path) -> int:
-    """Files of the cache that are removed and keep their space, since this process has them mapped."""
+def test_an_evicted_block_that_another_has_fetched_again_is_forgotten_when_it_is_asked_for(tmp_path: Path) -> None:
+    first, second = made(0), made(7)
+    mine, another = (BlockCache(tmp_path, first.size, touch_seconds=0) for _ in range(2))
+    opened(mine, first)
+    opened(another, second)
+    opened(another, first)
+    assert deleted_mappings(tmp_path) == 1
+    opened(mine, first)
+    assert deleted_mappings(tmp_path) == 0 and first.num_fetched == 2
+
+
+def test_an_evicted_block_that_another_has_fetched_again_is_forgotten_with_the_next_fetch(tmp_path: Path) -> None:
+    first, second, third, fourth = (made(7 * number) for number in range(4))
+    mine, another = (BlockCache(tmp_path, 2 * first.size) for _ in range(2))
+    opened(mine, first)
+    for block in (second, third, first):
+        opened(another, block)
+    del another
+    opened(mine, fourth)
+    assert names(tmp_path) == {first.sha256.hex(), fourth.sha256.hex()} and deleted_mappings(tmp_path) == 0
+
+
+def deleted_mappings(directory: Path, process: int | str = "self") -> int:
+    """Files of the cache that are removed and keep their space, since a process has them mapped."""
     return sum(
         str(directory) in line and line.endswith("(deleted)")
-        for line in Path("/proc/self/maps").read_text().splitlines()
+        for line in Path(f"/proc/{process}/maps").read_text().splitlines()
     )
 
 
@@ -160,6 +203,79 @@ def test_a_full_disk_is_said_and_leaves_nothing_half_written(
     assert raised.value.errno == number
     assert names(tmp_path) == {kept.sha256.hex()} and nothing_unfinished(tmp_path) and used(tmp_path) == kept.size
     opened(cache, block)
+
+
+@pytest.mark.parametrize(("call", "number"), [("rename", 0), *(("pwrite", number) for number in range(4))])
+def test_an_error_of_the_disk_ends_a_claim(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str, number: int
+) -> None:
+    """Whichever call has it: the block can be had afterwards, and no descriptor is left open."""
+    block, cache, sound = made(0), BlockCache(tmp_path, ROOM), getattr(os, call)
+    left = [number]
+
+    def failing(*arguments: object) -> object:
+        left[0] -= 1
+        if left[0] == -1:
+            raise OSError(errno.EIO, "injected")
+        return sound(*arguments)
+
+    before = len(os.listdir("/proc/self/fd"))
+    monkeypatch.setattr(f"data.block_files.os.{call}", failing)
+    with pytest.raises(OSError, match="injected"):
+        opened(cache, block)
+    assert len(os.listdir("/proc/self/fd")) == before
+    ends(lambda: opened(cache, block))
+    assert cache.kept(block.sha256) is not None
+    assert names(tmp_path) == {block.sha256.hex()} and nothing_unfinished(tmp_path) and used(tmp_path) == block.size
+
+
+def test_a_process_that_was_forked_in_between_keeps_nobody_waiting(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has copies of all open descriptors, those of the claim and of the ledger among them."""
+    block, begun, waits, children = made(0), threading.Event(), waiting_for_a_claim(monkeypatch), list[int]()
+    rename = os.rename
+
+    def fetch() -> bytes:
+        begun.set()
+        waits.wait(10)
+        return block.fetch()
+
+    def forking(*arguments: str) -> None:
+        child = os.fork()
+        if not child:
+            time.sleep(60)
+            os._exit(0)
+        children.append(child)
+        rename(*arguments)
+
+    monkeypatch.setattr("data.block_files.os.rename", forking)
+    caches = [BlockCache(tmp_path, ROOM) for _ in range(2)]
+    first = threading.Thread(target=lambda: caches[0].open(block.sha256, block.size, fetch))
+    first.start()
+    begun.wait(10)
+    try:
+        ends(lambda: opened(caches[1], block))
+        ends(lambda: opened(BlockCache(tmp_path, ROOM), made(1)))
+    finally:
+        for child in children:
+            os.kill(child, signal.SIGKILL)
+            os.waitpid(child, 0)
+        first.join(10)
+    assert len(children) == 2 and block.num_fetched == 1
+
+
+def waiting_for_a_claim(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
+    """Set when a thread is about to wait for another that makes the block which it wants."""
+    waits, flock = threading.Event(), fcntl.flock
+
+    def watched(descriptor: int, operation: int) -> None:
+        if operation == fcntl.LOCK_EX and "/parts/" in os.readlink(f"/proc/self/fd/{descriptor}"):
+            waits.set()
+        flock(descriptor, operation)
+
+    monkeypatch.setattr("data.block_files.fcntl.flock", watched)
+    return waits
 
 
 def test_a_directory_that_cannot_be_made_is_the_users_mistake(tmp_path: Path) -> None:
@@ -189,12 +305,12 @@ def test_one_fetches_and_the_others_wait(tmp_path: Path) -> None:
     assert block.num_fetched == 1 and names(tmp_path) == {block.sha256.hex()}
 
 
-def test_who_waits_tries_for_himself_when_a_fetch_fails(tmp_path: Path) -> None:
-    block, begun, release = made(0), threading.Event(), threading.Event()
+def test_who_waits_tries_for_himself_when_a_fetch_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    block, begun, waits = made(0), threading.Event(), waiting_for_a_claim(monkeypatch)
 
     def failing() -> bytes:
         begun.set()
-        release.wait(10)
+        assert waits.wait(10)
         raise ConnectionError("the network is gone")
 
     def fails() -> None:
@@ -206,9 +322,9 @@ def test_who_waits_tries_for_himself_when_a_fetch_fails(tmp_path: Path) -> None:
     begun.wait(10)
     second = threading.Thread(target=lambda: opened(BlockCache(tmp_path, ROOM), block))
     second.start()
-    release.set()
     first.join()
     second.join()
+    assert waits.is_set()
     assert block.num_fetched == 1 and names(tmp_path) == {block.sha256.hex()} and nothing_unfinished(tmp_path)
 
 
@@ -228,6 +344,30 @@ def test_a_download_waits_for_room_that_others_have_taken(tmp_path: Path) -> Non
     second.start()
     time.sleep(0.1)
     assert block.num_fetched == 0 and used(tmp_path) == slow.size
+    release.set()
+    first.join()
+    second.join()
+    assert block.num_fetched == 1 and names(tmp_path) == {block.sha256.hex()}
+
+
+def test_nothing_is_evicted_for_a_download_that_has_no_room_yet(tmp_path: Path) -> None:
+    kept, slow, block = (Made(random.Random(size).randbytes(size)) for size in (30_000, 60_000, 50_000))
+    begun, release = threading.Event(), threading.Event()
+
+    def fetch() -> bytes:
+        begun.set()
+        release.wait(10)
+        return slow.fetch()
+
+    cache = BlockCache(tmp_path, 100_000)
+    opened(cache, kept)
+    first = threading.Thread(target=lambda: cache.open(slow.sha256, slow.size, fetch))
+    first.start()
+    begun.wait(10)
+    second = threading.Thread(target=lambda: opened(cache, block))
+    second.start()
+    time.sleep(0.1)
+    assert names(tmp_path) == {kept.sha256.hex()} and BlockFiles(tmp_path, ROOM).evictions == 0
     release.set()
     first.join()
     second.join()
@@ -291,17 +431,24 @@ def test_processes_that_come_and_are_killed_never_pass_the_bound_or_read_another
     watching.start()
     try:
         killed = [start("read", tmp_path, bound, seed, 10**9) for seed in range(2)]
-        readers = [start("read", tmp_path, bound, seed, 120) for seed in range(2, 4)]
+        readers = [start("read", tmp_path, bound, seed, count) for seed, count in ((2, 60), (3, 180))]
         for process in killed:
             time.sleep(0.2 + 0.2 * chance.random())
             process.kill()
             process.wait()
-        assert [process.wait(60) for process in readers] == [0, 0]
+        assert [told(process) for process in readers] == ["read", "read"]
     finally:
         stop.set()
         watching.join()
     assert bound / 2 < most[0] <= bound
+    for number in range(NUM_BLOCKS):  # also those that the first has mapped and the second has evicted
+        opened(BlockCache(tmp_path, ROOM), made(number))
+    for process in readers:
+        tell(process)
+        assert told(process) == "asked" and deleted_mappings(tmp_path, process.pid) == 0
+        process.communicate(timeout=60)
+        assert process.returncode == 0
     BlockCache(tmp_path, bound)
     assert nothing_unfinished(tmp_path) and used(tmp_path) <= bound
-    for number in range(20):
+    for number in range(NUM_BLOCKS):
         opened(BlockCache(tmp_path, bound), made(number))

@@ -117,7 +117,7 @@ def test_a_cut_or_changed_index_is_refused_or_says_the_same(tmp_path: Path) -> N
     for place, changed in flipped(whole):
         path.write_bytes(changed)
         try:
-            found = read_index(tmp_path, header())
+            found = read_index(tmp_path)
         except InputError as error:
             assert "index.arrow" in str(error)
             refused += 1

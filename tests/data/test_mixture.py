@@ -73,10 +73,14 @@ def test_one_warning_however_many_phases() -> None:
 
 
 def test_absent_domain_lists_those_present() -> None:
-    with pytest.raises(InputError, match="'proze'.*code, empty, prose"):
+    with pytest.raises(InputError, match=r"^pretrain\.mixture names domain 'proze'.*code, empty, prose"):
         resolved({"proze": 1})
-    with pytest.raises(InputError, match="'proze'"):
-        resolved({"prose": 1}, schedule=[(5, {"proze": 1})])
+
+
+def test_absent_domain_of_a_schedule_is_found_in_the_recipe() -> None:
+    """Whose steps count from 1."""
+    with pytest.raises(InputError, match=r"^pretrain\.mixture_schedule \(from_step = 6\) names domain 'proze'"):
+        resolved({"prose": 1}, schedule=[(3, {"prose": 1}), (5, {"proze": 1})], lengths=[(7, 256)])
 
 
 @pytest.mark.parametrize("weight", [0.0, -1.0, float("nan"), float("inf")])

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from data.order import Phase, SampleOrder, Samples, rank_rows
+from data.turns import PERIOD
 
 PINNED_DOMAIN = [1, 2, 0, 1, 1, 0, 1, 2, 0, 1, 1, 0]
 PINNED_SEQUENCE = [14, 2, 0, 12, 21, 0, 33, 0, 0, 3, 36, 0]
@@ -134,6 +135,43 @@ def test_shares_are_those_of_the_weights_and_pools_are_read_equally_often() -> N
             given = sum(each for (name, _), each in tokens.items() if name == domain)
             assert given / sum(tokens.values()) == pytest.approx(weight / sum(phase.weights.values()), rel=1e-3)
             assert epochs[domain] == pytest.approx([epochs[domain][0]] * len(epochs[domain]), rel=1e-3)
+
+
+def books(**pools: dict[int, int]) -> SampleOrder:
+    """Two phases, in both of which nearly all is read from the long sequences of one domain."""
+    weights = {name: 1e-7 if name == "rare" else 1.0 for name in pools}
+    phases = [Phase(first_step=first, weights=weights, longest_tokens=64) for first in (0, 1000)]
+    return SampleOrder(seed=3, num_sequences=pools, phases=phases, batch_tokens=640)
+
+
+def test_a_tiny_pool_is_read_too_often_which_is_counted_and_told() -> None:
+    """Its share asks for 2^18 * 640 * 1e-7 tokens or so in a period, and gets one batch."""
+    order = books(books={64: 1_000_000, 16: 500_000, 2: 3})
+    epochs = order.epochs(PERIOD + 1000)
+    assert epochs["books", 2] == pytest.approx(320 / 3)
+    assert epochs["books", 64] == pytest.approx(PERIOD * 640 / 72e6, rel=0.01)
+    (warning,) = order.warnings(PERIOD + 1000)
+    times = 640 / ((PERIOD + 1000) * 640 * 6 / 72_000_006)
+    assert warning.startswith("domain 'books': its 3 sequence(s) of 2 token(s) are read 106.7 times, ")
+    assert f"{times:.1f} times as often as their share asks for" in warning
+    assert order.epochs(1000)["books", 2] == 0 and order.warnings(1000) == () == order.warnings(0)
+
+
+def test_a_tiny_weight_is_told_too() -> None:
+    (warning,) = books(books={64: 1_000_000}, rare={64: 5}).warnings(PERIOD + 1000)
+    assert warning.startswith("domain 'rare': its 5 sequence(s) of 64 token(s) are read")
+
+
+def test_epochs_are_those_of_reading_all_and_pools_of_some_size_need_no_warning() -> None:
+    order = curriculum(excluded=((100, 160),))
+    for num_steps in (0, 1, 120, 700):
+        read = pools_read(order, order.draw(num_steps - 1) + 1 if num_steps else 0)
+        assert order.epochs(num_steps) == {
+            (name, length): len(read.get((name, length), [])) / size
+            for name, pools in LENGTHS.items()
+            for length, size in pools.items()
+        }
+        assert order.warnings(num_steps) == ()
 
 
 def same(found: Samples, expected: Samples) -> bool:

@@ -4,14 +4,17 @@ run reads what the undisturbed one reads, and every sample once an epoch.
 
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from data.order import Phase, SampleOrder, Samples, rank_rows
+from data.loader import Batch, BatchLoader, PackedDomain
+from data.order import Phase, SampleOrder, Samples
 from data.packing import make_packing
+from tests.data.test_loader import FAR, Numbers
 
 NUM_STEPS = 40
 Sample = tuple[str, int, int, int]  # domain, length, epoch, sequence
@@ -84,31 +87,74 @@ def undisturbed(run: Run) -> list[list[Sample]]:
     return [named(order, order.batch(step)) for step in range(NUM_STEPS)]
 
 
-def launched(run: Run, steps: range, world_size: int, micro_rows: int) -> Iterator[list[Sample]]:
-    """What a launch reads in each step: rank by rank, each with an order of its own, micro-batch by micro-batch."""
-    orders = [run.order() for _ in range(world_size)]
-    for step in steps:
-        read: list[Sample] = []
-        for rank, order in enumerate(orders):
-            samples = order.batch(step)
-            mine = samples[rank_rows(len(samples), rank, world_size)]
-            for first in range(0, len(mine), micro_rows):
-                read += named(order, mine[first : first + micro_rows])
-        yield read
+def packed(run: Run) -> dict[str, PackedDomain]:
+    """Domain `d` of the run has tokens FAR * d, FAR * d + 1, ..., in documents that are a sequence each."""
+    found = {}
+    for number, (name, pools) in enumerate(sorted(run.pools.items())):
+        lengths = np.repeat(*np.array(sorted(pools.items()), dtype=np.int64).T)
+        stream = Numbers(FAR * number, int(lengths.sum()))
+        packing = make_packing(
+            "length-buckets",
+            num_tokens=stream.length,
+            document_lengths=lambda lengths=lengths: lengths,
+            sequence_tokens=16,
+        )
+        assert dict(packing.num_sequences) == {length: count for length, count in pools.items() if count}
+        found[name] = PackedDomain(stream, packing)  # type: ignore[arg-type]
+    return found
+
+
+def decoded(run: Run, batch: Batch, rows: slice) -> list[Sample]:
+    """The samples of some rows, by the tokens in them; only the epoch is what the batch says."""
+    found = []
+    for inputs, targets, epoch in zip(batch.inputs[rows], batch.targets[rows], batch.samples.epoch[rows], strict=True):
+        domain, start = divmod(int(targets[0]), FAR)
+        name, length = sorted(run.pools)[domain], len(targets)
+        assert targets.tolist() == list(range(targets[0], targets[0] + length)) and (inputs[1:] == targets[:-1]).all()
+        before = sum(shorter * count for shorter, count in run.pools[name].items() if shorter < length)
+        found.append((name, length, int(epoch), (start - before) // length))
+    return found
+
+
+def launched(
+    run: Run, steps: range, world_size: int, micro_rows: int, readers: int = 0, planned: int = 0
+) -> Iterator[list[Sample]]:
+    """What a launch is trained on in each step: rank by rank, each with an order and a loader of its own, micro-batch
+    by micro-batch. readers: threads of each rank that read ahead, until step `planned`, however few steps are taken.
+    """
+    domains = packed(run)
+    with ExitStack() as stack:
+        loaders = [BatchLoader(run.order(), domains, rank=rank, world_size=world_size) for rank in range(world_size)]
+        ahead = [
+            stack.enter_context(
+                loader.read_ahead(first_step=steps.start, num_steps=planned - steps.start, depth=3, readers=readers)
+            )
+            for loader in (loaders if readers else [])
+        ]
+        for step in steps:
+            read: list[Sample] = []
+            for batch in map(next, ahead) if ahead else (loader.batch(step) for loader in loaders):
+                assert batch.step == step and len(batch.inputs) == len(batch.samples)
+                for first in range(0, len(batch.inputs), micro_rows):
+                    read += decoded(run, batch, slice(first, first + micro_rows))
+            yield read
 
 
 @settings(max_examples=30)
 @given(
     run=runs(),
-    cuts=st.lists(st.tuples(st.integers(0, NUM_STEPS), st.integers(1, 7), st.integers(1, 9)), max_size=5),
+    cuts=st.lists(
+        st.tuples(st.integers(0, NUM_STEPS), st.integers(1, 7), st.integers(1, 9), st.sampled_from([0, 0, 2])),
+        max_size=5,
+    ),
 )
-def test_stops_ranks_and_accumulation_change_nothing(run: Run, cuts: list[tuple[int, int, int]]) -> None:
+def test_stops_ranks_and_accumulation_change_nothing(run: Run, cuts: list[tuple[int, int, int, int]]) -> None:
     """Each launch goes on where the last one stopped, which may be at once, on other ranks and with other
-    micro-batches.
+    micro-batches; what it has read ahead by then is lost.
     """
     read: list[list[Sample]] = []
-    for stop, world_size, micro_rows in [*sorted(cuts), (NUM_STEPS, 3, 2)]:
-        read += launched(run, range(len(read), stop), world_size, micro_rows)
+    for stop, world_size, micro_rows, readers in [*sorted(cuts), (NUM_STEPS, 3, 2, 2)]:
+        read += launched(run, range(len(read), stop), world_size, micro_rows, readers, NUM_STEPS)
     assert read == undisturbed(run)
 
 
@@ -139,18 +185,17 @@ def test_a_resume_inside_and_at_the_end_of_an_epoch_leaves_later_epochs_whole() 
             assert sorted(sequence for _, _, number, sequence in read if number == epoch) == list(range(20))
 
 
-@settings(max_examples=30)
-@given(run=runs(), world_size=st.integers(1, 7))
-def test_no_two_ranks_share_a_sample_and_all_take_every_step(run: Run, world_size: int) -> None:
-    orders = [run.order() for _ in range(world_size)]
-    for step in range(NUM_STEPS):
-        rows = [
-            named(order, samples[rank_rows(len(samples), rank, world_size)])
-            for rank, order in enumerate(orders)
-            for samples in [order.batch(step)]
-        ]
-        together = [sample for part in rows for sample in part]
-        assert len(set(together)) == len(together) > 0
+@settings(max_examples=5)
+@given(run=runs())
+def test_no_two_ranks_share_a_sample_and_together_they_have_the_whole_batch(run: Run) -> None:
+    domains, whole = packed(run), undisturbed(run)
+    for world_size in range(1, 8):
+        loaders = [BatchLoader(run.order(), domains, rank=rank, world_size=world_size) for rank in range(world_size)]
+        for step in range(NUM_STEPS):
+            rows = [decoded(run, batch, slice(None)) for batch in (loader.batch(step) for loader in loaders)]
+            together = [sample for part in rows for sample in part]
+            assert together == whole[step] and len(set(together)) == len(together) > 0
+            assert max(map(len, rows)) - min(map(len, rows)) <= 1
 
 
 @settings(max_examples=30)

@@ -141,8 +141,7 @@ def test_a_fault_of_every_request_in_turn_is_got_over(
 
 
 def test_a_server_that_falls_silent_is_asked_again(folder: Path, proxy: FaultProxy, tmp_path: Path) -> None:
-    client = {"config_kwargs": {"read_timeout": 0.5, "retries": {"total_max_attempts": 1}}}
-    remote = Remote(folder, tmp_path, proxy, client=client)
+    remote = Remote(folder, tmp_path, proxy, client={"config_kwargs": {"read_timeout": 0.5}})
     proxy.script = ["stall", "", "stall"]
     assert np.array_equal(remote.read(), local(folder))
     assert remote.files.num_retries >= 2
@@ -162,6 +161,16 @@ def test_a_server_that_is_never_well_is_an_error_that_says_so(folder: Path, prox
         remote.read()
     remote.files.close()
     assert names(tmp_path) == set() and not list((tmp_path / "parts").iterdir())
+
+
+def test_settings_of_the_client_come_on_top_of_ours(folder: Path, proxy: FaultProxy, tmp_path: Path) -> None:
+    """So each attempt stays one request."""
+    for number, chosen in enumerate(({"read_timeout": 7}, {"retries": {"mode": "standard"}})):
+        remote = Remote(folder, tmp_path / str(number), proxy, attempts=3, client={"config_kwargs": chosen})
+        proxy.faults, before = Faults(busy=1.0), proxy.num_requests
+        with pytest.raises(OSError, match="in 3 attempts"):
+            remote.stream.read(0, 1)
+        assert proxy.num_requests - before == 3
 
 
 def test_an_error_of_one_block_is_raised_at_the_batch_that_needs_it(

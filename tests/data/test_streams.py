@@ -1,7 +1,8 @@
 """A user relies on: a stream is the documents of its domain, read at any place, whatever the shards and their record
-batches; opening touches no shard; a shard that is missing or cut short is refused by name when it is reached.
+batches; opening touches no shard; a shard that is missing, cut short or changed is refused by name when it is reached.
 """
 
+import errno
 from collections import Counter
 from pathlib import Path
 
@@ -9,9 +10,9 @@ import numpy as np
 import pytest
 
 from data.errors import InputError
-from data.index import read_index
+from data.index import read_index, write_index
 from data.packing import Pieces
-from data.shards import ShardHeader, shard_name
+from data.shards import ShardHeader, TokenShard, shard_name
 from data.streams import TokenStream, open_streams
 from tests.data.shard_files import header, index_folder, write
 
@@ -78,13 +79,65 @@ def test_a_shard_of_another_size_is_refused_by_name(folder: Path) -> None:
         open_streams(folder)["prose"].read(0, 1)
 
 
+@pytest.mark.parametrize("number", [errno.EACCES, errno.ENOMEM])
+def test_a_shard_that_cannot_be_mapped_is_refused_by_name(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    def failing(path: Path) -> np.ndarray:
+        raise OSError(number, "injected")
+
+    monkeypatch.setattr("data.streams.map_file", failing)
+    with pytest.raises(InputError, match=r"prose-00000.arrow cannot be mapped: .*injected"):
+        open_streams(folder)["prose"].read(0, 1)
+
+
 def test_changed_offsets_are_found(folder: Path) -> None:
     path, index = folder / shard_name("code", 0), read_index(folder)
-    content = bytearray(path.read_bytes())
-    content[index.offsets_offset[index.domains()["code"]][0] + 8] -= 1
-    path.write_bytes(content)
-    with pytest.raises(InputError, match=r"offsets in token shard code-00000.arrow have changed"):
+    flip(path, index.offsets_offset[index.domains()["code"]][0] + 8)
+    with pytest.raises(InputError, match=r"code-00000.arrow has changed since .*; delete it and run pretokenize again"):
         open_streams(folder)["code"].document_lengths()
+
+
+def test_changed_tokens_are_never_read(folder: Path) -> None:
+    """Each bit of the tokens of one record batch; the others can be read."""
+    path, index = folder / shard_name("prose", 3), read_index(folder)
+    rows = index.domains()["prose"]
+    row = next(row for row in range(rows.start, rows.stop) if index.shard[row] == path.name)
+    here = int(index.num_tokens[rows.start : row].sum())
+    for place in range(2 * index.num_tokens[row]):
+        flip(path, index.tokens_offset[row] + place)
+        prose = open_streams(folder)["prose"]
+        for _ in range(2):
+            with pytest.raises(InputError, match=r"prose-00003.arrow has changed since .*; delete it and run pretoken"):
+                prose.read(here, 1)
+            with pytest.raises(InputError, match=r"prose-00003.arrow has changed since"):
+                fill(prose, [(0, 0, 7), (1, here, 2)], 7)
+        assert prose.read(0, here).tolist() == FLAT[:here]
+        end = here + int(index.num_tokens[row])
+        assert prose.read(end, 3).tolist() == FLAT[end : end + 3]
+        flip(path, index.tokens_offset[row] + place)
+
+
+def flip(path: Path, place: int) -> None:
+    """Change one bit of the byte there; done twice, the file is as it was."""
+    content = bytearray(path.read_bytes())
+    content[place] ^= 1 << place % 8
+    path.write_bytes(content)
+
+
+def test_more_shards_than_may_be_mapped_are_mapped_in_turn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("data.streams.MAPPED_SHARDS", 3)
+    monkeypatch.setattr("data.streams.BLOCKS_AT_ONCE", 2)
+    documents = [[number * 10 + i for i in range(number % 4)] for number in range(9)]
+    flat = [token for document in documents for token in [*document, END]]
+    stream = open_streams(made(tmp_path, [("a", [document]) for document in documents], header()))["a"]
+    for _ in range(2):
+        assert stream.document_lengths().tolist() == [len(document) + 1 for document in documents]
+        for start in range(len(flat) - 1):
+            assert stream.read(start, 2).tolist() == flat[start : start + 2]
+            assert fill(stream, [(0, start, 2)], 2)[1].tolist() == [flat[start : start + 2]]
+            maps = Path("/proc/self/maps").read_text().splitlines()
+            assert 0 < sum(str(tmp_path / "a-") in line for line in maps) <= 3
 
 
 def fill(stream: TokenStream, pieces: list[tuple[int, int, int]], width: int) -> tuple[np.ndarray, ...]:
@@ -116,11 +169,9 @@ def test_ids_past_16_bits(tmp_path: Path) -> None:
 def test_an_id_outside_the_vocabulary_never_reaches_a_batch(folder: Path) -> None:
     """Also an id of the padding, for which there is a row in the model."""
     path = folder / shard_name("code", 0)
-    content = bytearray(path.read_bytes())
-    place = content.index(np.array([40, 41], np.uint16).tobytes())
     for value in (600, 639, 65_535):
-        content[place : place + 2] = value.to_bytes(2, "little")
-        path.write_bytes(content)
+        write(path, [[value, 41, END]], header(65_536), domain="code")
+        write_index(folder, header(600, padded=640), TokenShard(path).entries())
         stream = open_streams(folder)["code"]
         for piece in ((0, 0, 1), (0, 1, 1)):
             with pytest.raises(InputError, match=rf"'code' hold id {value}, outside their vocabulary of 600"):

@@ -1,7 +1,10 @@
 """The figures of a tokenizer are those of the documents that were measured, counted by hand here."""
 
+import numpy as np
 import pyarrow as pa
+import pytest
 
+from data.permutation import permute
 from data.token_statistics import Count, count_words, measure_tokens
 from tests.data.test_language import TEXTS
 from tests.data.texts import prose, vocabulary
@@ -47,6 +50,23 @@ def test_documents_are_drawn_until_the_bytes_are_reached_and_follow_the_seed() -
     one, again, other = (measure_tokens(vocabulary(), texts, domain_bytes=950, seed=seed) for seed in (1, 1, 2))
     assert one.by_domain["d"].documents == 10
     assert (one.used == again.used).all() and (one.used != other.used).any()
+
+
+def test_the_drawn_order_is_one_whole_permutation(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is worked out in parts, of which no more are made than are read."""
+    texts = {"d": column(*[f"{i:03} " + "x" * 96 for i in range(200)])}
+    whole = measure_tokens(vocabulary(), texts, domain_bytes=5_000, seed=1)
+    made: list[int] = []
+
+    def counted(places: np.ndarray, size: int, key: int) -> np.ndarray:
+        made.extend(places.tolist())
+        return permute(places, size, key)
+
+    monkeypatch.setattr("data.token_statistics.DRAWN_TOGETHER", 7)
+    monkeypatch.setattr("data.token_statistics.permute", counted)
+    parts = measure_tokens(vocabulary(), texts, domain_bytes=5_000, seed=1)
+    assert whole.by_domain["d"].documents == 50 and (whole.used == parts.used).all()
+    assert made == list(range(56))
 
 
 def test_unused_pieces_are_those_that_no_text_used() -> None:

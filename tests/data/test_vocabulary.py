@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from data.errors import InputError
-from data.sentencepiece_vocabulary import SentencePieceVocabulary
+from data.merge_kernels import ID_BITS
+from data.sentencepiece_vocabulary import MAX_TABLE_SIZE, SentencePieceVocabulary
 from data.vocabulary import (
     BEGINNING_ID,
     END_ID,
@@ -90,6 +91,25 @@ def test_a_folder_holds_one_vocabulary_and_may_name_its_end(tmp_path: Path) -> N
     (tmp_path / "tokenizer_config.json").write_text("[]")
     with pytest.raises(InputError, match="tokenizer_config.json cannot be read"):
         Vocabulary.load_folder(tmp_path)
+
+
+@pytest.mark.parametrize("token", ['{"lstrip": false}', '{"content": 7}', "{}", '["</s>"]', "7", "false"])
+def test_a_configured_end_that_is_no_piece_is_the_users_mistake(tmp_path: Path, token: str) -> None:
+    (tmp_path / "tokenizer.model").write_bytes(model())
+    (tmp_path / "tokenizer_config.json").write_text(f'{{"eos_token": {token}}}')
+    with pytest.raises(InputError, match=r"tokenizer_config.json: eos_token is .*mend it, or remove the file"):
+        Vocabulary.load_folder(tmp_path)
+
+
+@pytest.mark.parametrize("config", ["{}", '{"eos_token": null}', '{"eos_token": ""}'])
+def test_without_a_configured_end_it_is_the_models_own(tmp_path: Path, config: str) -> None:
+    (tmp_path / "tokenizer.model").write_bytes(model())
+    (tmp_path / "tokenizer_config.json").write_text(config)
+    assert Vocabulary.load_folder(tmp_path).end_id == END_ID
+
+
+def test_the_largest_vocabulary_of_a_word_table_is_what_its_kernels_hold() -> None:
+    assert MAX_TABLE_SIZE == 1 << ID_BITS
 
 
 def test_no_model_at_all_is_refused() -> None:

@@ -108,6 +108,7 @@ def artifacts(tmp_path: Path) -> dict[str, tuple[Artifact, ...]]:
             "domains": {
                 NASTY: {
                     "tokens": 300,
+                    "unread_tokens": 1234,
                     "sequences": {"64": 4, "16": 3},
                     "padding_tokens": 4,
                     "waste": 0.0125,
@@ -253,6 +254,7 @@ def test_what_a_reader_looks_for_is_on_the_page(artifacts: dict[str, tuple[Artif
         "1.23% of the time of the steps was spent waiting for data",
         "Packing: length-buckets. No document attends to another.",
         "300 7 4 1.25% 2",
+        "1,234 tokens of <script>",
         "Step 3 was not finite twice",
         "the tokenizer's own library: a unigram model",
         "en 5 77 3.25 1.50",

@@ -1,6 +1,8 @@
 """A user relies on: which documents a checkpoint has seen, token for token, whatever the packing."""
 
+import argparse
 import dataclasses
+import errno
 import json
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -12,6 +14,8 @@ import pytest
 
 from data.errors import InputError
 from stages.base import Facts, derive, execute
+from stages.commands import add_commands
+from stages.errors import TryAgain
 from stages.journal import Journal
 from stages.pretrain import STAGE, checkpoint
 from stages.pretrain.checkpoint import StepState
@@ -19,7 +23,7 @@ from stages.pretrain.config import PretrainConfig
 from stages.pretrain.documents import documents_of_draw
 from stages.pretrain.exclusions import Draws
 from stages.pretrain.job import make_job
-from stages.pretrain.seen import lines, read_past, seen, summary
+from stages.pretrain.seen import lines, read_past, seen, summary, write_lines
 from stages.pretrain.sequences import Sequences, open_train
 from stages.store import Artifact, Store
 from tests.end_to_end.shell import run
@@ -87,7 +91,9 @@ def test_what_a_checkpoint_has_seen_is_what_its_batches_held(packing: str, tmp_p
     config = micro.config(num_steps=200, checkpoint_every_steps=STEP, **PACKINGS[packing])
     artifact, sequences = checkpoint_of(config, store)
     expected = targets_read(sequences, range(STEP))
-    found = seen(read_past(artifact, store))
+    past = read_past(artifact, store)
+    far = {"shards_url": f"file://{tmp_path}/nowhere", "cache_directory": str(tmp_path / "cache")}
+    found = seen(dataclasses.replace(past, config=past.config.model_copy(update=far)))
     counted = {
         (domain.domain, document): int(times)
         for domain in found
@@ -127,6 +133,31 @@ def test_the_command_writes_a_line_for_each_document_and_sums_up(tmp_path: Path)
     assert f"after step {STEP}: {expected.total():,} tokens" in done.stdout
     assert "left out: draws 40 to 41" in done.stdout
     assert not list(tmp_path.glob(".*"))
+
+
+@pytest.mark.parametrize(
+    ("out", "problem"), [("absent/seen.jsonl", "there is no folder .*absent"), ("", "is a folder")]
+)
+def test_a_place_that_cannot_be_written_is_refused_before_the_work(tmp_path: Path, out: str, problem: str) -> None:
+    arguments = parsed("seen", "any", "--out", tmp_path / out, "--root", tmp_path)
+    with pytest.raises(InputError, match=f"--out {tmp_path}.*{problem}"):
+        arguments.command(arguments)
+
+
+def parsed(*words: Any) -> argparse.Namespace:
+    parser = argparse.ArgumentParser()
+    add_commands(parser)
+    return parser.parse_args([str(word) for word in words])
+
+
+def test_a_full_disk_is_tried_again_and_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(source: Path, target: Path) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("stages.pretrain.seen.os.replace", full)
+    with pytest.raises(TryAgain, match="is full"):
+        write_lines(tmp_path / "seen.jsonl", [])
+    assert not list(tmp_path.iterdir())
 
 
 def test_a_finished_training_can_be_asked_too(tmp_path: Path) -> None:

@@ -1,9 +1,12 @@
 """A user relies on: the plan's figures are those of the model that is then trained."""
 
+import weakref
+from collections.abc import Iterator
 from typing import Any, Literal
 
 import numpy as np
 import pytest
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from data.errors import InputError
 from data.order import SampleOrder
@@ -32,9 +35,10 @@ VOCABULARY = 704
 
 
 def build(shape: ModelConfig, attention: str = "sdpa"):  # type: ignore[no-untyped-def]
+    from stages.pretrain.attention import implementation
     from stages.pretrain.model import build, huggingface_config, initialise
 
-    model = build(huggingface_config(shape, vocabulary_size=VOCABULARY, eos_id=2), attention)
+    model = build(huggingface_config(shape, vocabulary_size=VOCABULARY, eos_id=2), implementation(attention))
     initialise(model, seed=1, std=shape.initializer_std, num_layers=shape.num_layers)
     return model
 
@@ -74,15 +78,34 @@ def test_flops_are_those_that_torch_counts(shape: ModelConfig) -> None:
     assert counter.get_total_flops() == pytest.approx(expected, rel=0.001)
 
 
+@pytest.fixture
+def flex_on_a_cpu(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """flex_attention refuses gradients on a CPU, where it has no backward pass; what its forward pass keeps for one is
+    what it keeps on a GPU."""
+    import torch
+    from torch.nn.attention import flex_attention
+
+    assert hasattr(flex_attention, "_validate_device")
+    monkeypatch.setattr(flex_attention, "_validate_device", lambda *tensors: None)
+    with torch.compiler.set_stance("force_eager"):
+        yield
+
+
+@pytest.mark.filterwarnings("ignore:.*torch.jit.script_method:DeprecationWarning")
+@pytest.mark.filterwarnings("ignore:flex_attention called without torch.compile:UserWarning")
 @pytest.mark.parametrize(
-    ("attention", "across"), [("sdpa", False), ("sdpa", True), ("eager", False), ("eager", True), ("flex", False)]
+    ("attention", "across"),
+    [("sdpa", False), ("sdpa", True), ("eager", False), ("eager", True), ("flex", False), ("flex", True)],
 )
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
 @pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES)
 def test_activations_are_what_autograd_keeps(
-    shape: ModelConfig, precision: Literal["fp32", "bf16"], attention: Literal["sdpa", "eager", "flex"], across: bool
+    shape: ModelConfig,
+    precision: Literal["fp32", "bf16"],
+    attention: Literal["sdpa", "eager", "flex"],
+    across: bool,
+    flex_on_a_cpu: None,
 ) -> None:
-    """flex_attention has no backward pass on a CPU, and its count is checked as far as it is that of another one."""
     import torch
 
     from stages.pretrain.attention import Attention
@@ -92,13 +115,6 @@ def test_activations_are_what_autograd_keeps(
     pretrain = PretrainConfig(
         precision=precision, attention=attention, cross_document_attention=across, sequence_tokens=128
     )
-    if attention == "flex":
-        shared = pretrain.model_copy(update={"attention": "sdpa", "cross_document_attention": True})
-        repeated = 0
-        if shape.num_heads == 6:  # no power of two, so transformers spreads the two key-value heads over six
-            repeated = shape.num_layers * 2 * 4 * shape.head_size * (2 if precision == "bf16" else 4)
-        assert activation_bytes_per_token(shape, pretrain) == activation_bytes_per_token(shape, shared) + repeated
-        return
     model = build(shape, attention)
     own = {parameter.untyped_storage().data_ptr() for parameter in model.parameters()}
     kept: dict[int, torch.Tensor] = {}
@@ -129,11 +145,54 @@ def test_activations_are_what_autograd_keeps(
     assert logit_bytes_per_token(VOCABULARY, precision) >= 2 * log_softmax
 
 
-def test_a_mask_takes_the_square_of_the_sequence_and_only_where_there_is_one() -> None:
+class Held(TorchDispatchMode):
+    """Bytes of all tensors that operations make, as long as they live. peak_bytes: the most at any time."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.num_bytes = self.peak_bytes = 0
+        self._known: set[int] = set()
+
+    def __torch_dispatch__(self, operation: Any, types: Any, arguments: Any = (), settings: Any = None) -> Any:
+        made = operation(*arguments, **(settings or {}))
+        for tensor in made if isinstance(made, (tuple, list)) else (made,):
+            storage = tensor.untyped_storage()
+            if storage._cdata not in self._known:
+                self._known.add(storage._cdata)
+                self.num_bytes += storage.nbytes()
+                weakref.finalize(storage, self._freed, storage._cdata, storage.nbytes())
+        self.peak_bytes = max(self.peak_bytes, self.num_bytes)
+        return made
+
+    def _freed(self, storage: int, num_bytes: int) -> None:
+        self._known.remove(storage)
+        self.num_bytes -= num_bytes
+
+
+@pytest.mark.parametrize("tokens", [1000, 2048, 6000])
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+@pytest.mark.parametrize("attention", ["sdpa", "eager", "flex"])
+def test_a_mask_takes_what_is_planned_for_it(attention: str, precision: str, tokens: int) -> None:
+    import torch
+
+    from stages.pretrain.attention import Attention
+
+    settings = {"sequence_tokens": tokens, "attention": attention, "precision": precision}
+    pretrain = PretrainConfig.model_validate({**settings, "model": {"context_tokens": tokens}})
+    dtype = torch.bfloat16 if precision == "bf16" else torch.float32
+    positions = torch.arange(tokens, dtype=torch.int32)[None].clone()
+    positions[:, 600:] -= 600
+    with Held() as held:
+        Attention(attention, True, dtype).arguments(positions)
+    planned = mask_bytes_per_token(pretrain) + (tokens * dtype.itemsize if attention == "sdpa" else 0)
+    assert held.peak_bytes / tokens == pytest.approx(planned, rel=0.1 if attention == "flex" else 0.01)
+
+
+def test_only_flex_has_no_mask_of_tokens_by_tokens_and_what_isolates_nothing_none_at_all() -> None:
     def mask(**settings: Any) -> int:
         return mask_bytes_per_token(PretrainConfig(sequence_tokens=256, **settings))
 
-    assert mask() == 256 and mask(attention="flex", device="cuda") == 256
+    assert mask() == 256 and mask(attention="flex", device="cuda") == 10
     assert mask(cross_document_attention=True) == mask(packing="length-buckets") == 0
     assert mask(attention="eager", precision="fp32", packing="length-buckets") == 5 * 256
     model = ModelConfig()
@@ -200,6 +259,26 @@ def test_epochs_under_a_schedule_are_those_of_all_phases() -> None:
     assert found.domains["a"].weight == pytest.approx((30 * 0.75 + 20) / 50)
     (warning,) = found.warnings
     assert "from step 90 on has no effect" in warning
+
+
+def test_a_plan_tells_of_tokens_that_are_never_read() -> None:
+    pretrain = PretrainConfig.model_validate(
+        {
+            **{"packing": "length-buckets", "sequence_tokens": 64, "num_steps": 5, "mixture": {"a": 1}},
+            "length_schedule": [{"from_step": 1, "longest_tokens": 16}],
+        }
+    )
+    warnings = reading(pretrain, DOMAINS, most_epochs=1e9).warnings
+    assert [warning for warning in warnings if "'a': 992 of 1001 tokens are never read" in warning]
+
+
+def test_a_plan_tells_of_sequences_that_are_read_more_often_than_others() -> None:
+    """One token in a million is its document's own sequence, and a batch of such comes up all the same."""
+    settings = {"packing": "length-buckets", "sequence_tokens": 64, "batch_sequences": 1, "num_steps": 300_000}
+    tiny = facts(a=[64] * 16_000 + [1])
+    (warning,) = reading(PretrainConfig.model_validate(settings), tiny, most_epochs=1e9).warnings
+    assert warning.startswith("domain 'a': its 1 sequence(s) of 1 token(s) are read 64.0 times")
+    assert reading(PretrainConfig.model_validate(settings | {"num_steps": 300}), tiny, most_epochs=1e9).warnings == ()
 
 
 @pytest.mark.parametrize("packing", ["stream", "best-fit", "length-buckets"])

@@ -23,6 +23,7 @@ def trial(**changes: Any) -> dict[str, Any]:
     found: dict[str, Any] = {
         "losses": [UNIFORM, UNIFORM - 0.1],
         "gradient_norms": [1.0, 0.9],
+        "sequence_tokens": [64, 1024],
         "heldout_loss": UNIFORM,
         "seconds": [2.0, 0.5],
         "num_processes": 2,
@@ -33,6 +34,7 @@ def trial(**changes: Any) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("changes", "status", "detail"),
     [
+        ({}, Status.PASS, "sequences of 64 and 1024 tokens"),
         ({}, Status.PASS, r"0.500 s .* 2 processes, so 800 steps take about 7 min"),
         ({"losses": [UNIFORM * 1.09, 6.0]}, Status.PASS, "uniform guess has 6.2383"),
         ({"losses": [UNIFORM * 1.11, 6.0]}, Status.WARN, "initializer_std"),

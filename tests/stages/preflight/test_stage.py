@@ -51,6 +51,7 @@ def statuses(events: list[Event]) -> dict[str, str]:
 def fake_trial(*arguments: Any, **settings: Any) -> dict[str, Any]:
     return {
         "losses": [6.2, 6.1], "gradient_norms": [1.0, 1.0], "heldout_loss": 6.2, "seconds": [1.0, 1.0],
+        "sequence_tokens": [32, 32],
         "checkpoint_bytes": 10**6, "peak_memory_bytes": 10**8, "num_processes": 1, "device": "cpu", "parameters": 7,
     }  # fmt: skip
 

@@ -21,6 +21,8 @@ from stages.pretrain.processes import die_with_parent
 from stages.pretrain.setup import set_up
 from stages.pretrain.tensors import state_digest
 
+WAITED = (0.25, 1.5, 0.0)  # seconds for data, by rank
+
 
 def main(job: Job) -> None:
     training, state = set_up(job)
@@ -50,7 +52,13 @@ def main(job: Job) -> None:
         return value
 
     heldout = measure(training, state.model_copy(update={"step": 10})).heldout_loss
-    result = train_step(dataclasses.replace(training, hook=hook), batch, step=1, save_wanted=ranks.is_main)
+    result = train_step(
+        dataclasses.replace(training, hook=hook),
+        batch,
+        step=1,
+        save_wanted=ranks.is_main,
+        waited_seconds=WAITED[ranks.rank],
+    )
     if ranks.is_main:
         np.savez(job.run.path / "gradients.npz", **gradients)
         seen = {**dataclasses.asdict(result), "sharded": sharded, "local": local, "digest": digest, "heldout": heldout}

@@ -74,6 +74,7 @@ def test_an_impossible_shape_names_the_settings(model: dict[str, int], names: li
         ({"attention": "flex", "device": "cpu"}, "pretrain.attention"),
         ({"shards_url": "s3://bucket/train"}, "pretrain.cache_directory"),
         ({"cache_directory": "/cache"}, "pretrain.shards_url"),
+        ({"cache_bytes": 5}, "pretrain.cache_bytes has no effect without pretrain.shards_url"),
     ],
 )
 def test_settings_that_cannot_work_together_are_refused(settings: dict[str, Any], name: str) -> None:

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from data.errors import InputError
 from data.order import Phase, SampleOrder
 from stages.pretrain.exclusions import Draws, Exclusion, before, draws, read_exclusions, write_exclusions
 
@@ -53,6 +54,24 @@ def test_the_file_keeps_the_order_of_decisions_and_the_run_gets_them_ascending(t
     write_exclusions(path, made)
     assert read_exclusions(path) == made
     assert draws(made) == ((5, 6), (30, 31))
-    path.write_text('[{"first": 1}]')
-    with pytest.raises(ValueError, match="last"):
+
+
+@pytest.mark.parametrize(
+    ("content", "problem"),
+    [
+        ("[{", "EOF"),
+        ('[{"first": 1, "step": 2}]', "last"),
+        ('[{"first": 5, "last": 5, "step": 6}]', "last = 5 must be above first = 5"),
+        ('[{"first": -1, "last": 5, "step": 6}]', "greater than or equal to 0"),
+        (
+            '[{"first": 7, "last": 8, "step": 8}, {"first": 3, "last": 9, "step": 4}]',
+            "the draws 7 to 7 are left out twice",
+        ),
+    ],
+)
+def test_a_file_that_says_no_ranges_is_named_with_what_mends_it(tmp_path: Path, content: str, problem: str) -> None:
+    path = tmp_path / "excluded.json"
+    path.write_text(content)
+    with pytest.raises(InputError, match=problem) as refused:
         read_exclusions(path)
+    assert str(path) in str(refused.value) and "mend it" in str(refused.value)

@@ -13,6 +13,7 @@ from stages.pretrain.loop import measure, train_step
 from stages.pretrain.tensors import state_digest
 from tests.stages.pretrain import micro
 from tests.stages.pretrain.conftest import Build
+from tests.stages.pretrain.on_ranks import WAITED
 
 # 3 processes divide neither rows nor widths: one rank needs a micro-batch more, and only one has a held-out row.
 CONFIG = micro.config(batch_sequences=10, micro_batch_sequences=2, gradient_clip_norm=1e9, heldout_sequences=1)
@@ -51,6 +52,7 @@ def test_three_uneven_ranks_make_the_step_of_one(build: Build, tokens: Path, tmp
     assert seen["rows"] == 3
     assert seen["reductions"][0] == 0 < seen["reductions"][1]
     assert (seen["tokens"], seen["save_wanted"]) == (one.tokens, True)
+    assert seen["waited_seconds"] == max(WAITED) > WAITED[0], "the rank that waits longest is not the main one"
     assert abs(seen["loss"] / one.loss - 1) < 1e-6
     assert abs(seen["heldout"] / heldout - 1) < 1e-6
     assert expected.keys() == found.keys()

@@ -17,7 +17,7 @@ def steps(run: RunDirectory, first: int, last: int) -> None:
     with Records(run, writes=True) as records:
         for step in range(first, last + 1):
             timing = {"step": step, "seconds": 0.1, "data_wait_seconds": step / 100}
-            records.step({"step": step, "loss": 1 / step, "tokens": step * 96}, timing)
+            records.step({"step": step, "loss": 1 / step, "tokens": step * 90}, timing)
         records.sync()
 
 
@@ -108,7 +108,7 @@ def test_the_tail_tells_of_progress_and_at_most_once_a_second_of_metrics(tmp_pat
         assert tail.poll() == 6
         file.write(b', "loss": 0.5, "tokens": 672}\n')
     assert tail.poll() == 7
-    assert metrics() == [(2, None), (6, 4 * 96 / 2)]
+    assert metrics() == [(2, None), (6, 4 * 90 / 2)]
     steps(run, 8, 10)
     assert tail.poll() == 10
     assert metrics()[-1][0] == 10

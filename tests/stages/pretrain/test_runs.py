@@ -219,7 +219,9 @@ def wait_for(condition: Callable[[], bool], what: str, seconds: float = 60) -> N
 def test_a_trial_runs_the_real_layout_in_a_scratch_folder(tmp_path: Path) -> None:
     tokens = micro.tokens_artifact(Store(tmp_path))
     before = {path for path in tmp_path.rglob("*")}
-    found = trial(config(2, precision="bf16"), micro.MODEL, tokens.path, tmp_path / "scratch", steps=2)
+    schedule = {"packing": "length-buckets", "length_schedule": [{"from_step": 1, "longest_tokens": 4}]}
+    found = trial(config(2, precision="bf16", **schedule), micro.MODEL, tokens.path, tmp_path / "scratch", steps=2)
+    assert found["sequence_tokens"][-1] == 16, "the longest, although the training would begin with others"
     assert len(found["losses"]) == len(found["seconds"]) == 2
     assert found["num_processes"] == 2
     assert found["peak_memory_bytes"] > 1e8

@@ -34,12 +34,52 @@ def test_phases_count_steps_from_one_and_draws_from_none() -> None:
     assert found.warnings == ()
 
 
+def test_tokens_that_no_phase_allows_are_counted(tokens: Path) -> None:
+    """A phase that never comes allows nothing."""
+    pools = {"code": {8: 4, 64: 1}, "prose": {8: 2, 16: 3, 64: 4}, "unused": {64: 9}}
+    schedule = [{"from_step": 1, "longest_tokens": 8}, {"from_step": 5, "longest_tokens": 16}]
+    late = {"from_step": 11, "longest_tokens": 64}
+    for lengths, warned in (([*schedule, late], True), ([*schedule, late | {"from_step": 10}], False)):
+        config = PretrainConfig.model_validate(
+            {
+                **{"packing": "length-buckets", "num_steps": 10, "length_schedule": lengths},
+                "mixture": {"code": 1, "prose": 1},
+            }
+        )
+        found = train_phases(config, TOKENS | {"unused": 576}, pools).warnings
+        told = [warning for warning in found if "never read" in warning]
+        assert len(told) == (2 if warned else 0)
+        if warned:
+            assert "domain 'code': 64 of 100 tokens are never read" in told[0] and "longest_tokens" in told[0]
+            assert "domain 'prose': 256 of 300 tokens" in told[1]
+
+
+def test_what_a_training_never_reads_is_in_its_warnings_and_facts(tokens: Path) -> None:
+    schedule = [{"from_step": 1, "longest_tokens": 8}]
+    sequences = open_train(micro.config(packing="length-buckets", length_schedule=schedule), tokens)
+    for domain, facts in sequences.packing_facts().items():
+        longer = sum(int(length) * count for length, count in facts["sequences"].items() if int(length) > 8)
+        assert facts["unread_tokens"] == longer > 0
+        assert any(f"{domain!r}: {longer} of {facts['tokens']} tokens" in warning for warning in sequences.warnings)
+    whole = open_train(micro.config(packing="length-buckets"), tokens)
+    assert whole.warnings == () and {of["unread_tokens"] for of in whole.packing_facts().values()} == {0}
+
+
 def test_a_phase_behind_the_last_step_has_no_effect_and_says_so() -> None:
     config = PretrainConfig.model_validate(
         {"num_steps": 10, "mixture_schedule": [{"from_step": step, "weights": {"code": 1}} for step in (10, 11)]}
     )
     (warning,) = train_phases(config, TOKENS, {"code": {256: 1}, "prose": {256: 2}}).warnings
     assert "pretrain.mixture_schedule" in warning and "from step 11 on" in warning
+
+
+def test_tokens_of_another_vocabulary_are_refused(tokens: Path) -> None:
+    right = {"size": micro.VOCABULARY, "padded_size": micro.PADDED, "end_id": micro.EOS}
+    for sequences in (open_train(micro.config(), tokens), open_heldout(micro.config(), tokens)):
+        sequences.check_vocabulary(**right)
+        for name, value in right.items():
+            with pytest.raises(InputError, match="'code' were made for .*, but the model is for .*; run pretokenize"):
+                sequences.check_vocabulary(**right | {name: value + 1})
 
 
 @pytest.mark.parametrize("packing", ["stream", "best-fit", "length-buckets"])

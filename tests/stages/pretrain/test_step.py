@@ -18,6 +18,8 @@ from stages.pretrain.records import Records
 from tests.stages.pretrain import micro
 from tests.stages.pretrain.conftest import Build
 
+NOTHING = StepResult(tokens=0, loss=None, gradient_norm=None, save_wanted=False, waited_seconds=0.0)
+
 
 def weights(training: Training) -> dict[str, torch.Tensor]:
     return {name: tensor.clone() for name, tensor in training.tensors().items()}
@@ -114,24 +116,23 @@ def test_a_batch_without_targets_makes_no_step(build: Build) -> None:
     before = weights(training)
     batch = training.train.batch(0)
     result = first_step(training, with_targets(batch, np.full_like(batch.targets, IGNORE)))
-    assert result == StepResult(tokens=0, loss=None, gradient_norm=None, save_wanted=False)
+    assert result == NOTHING
     assert all(torch.equal(tensor, before[name]) for name, tensor in training.tensors().items())
     state = after(state, result, 1, ())
     assert (state.step, state.tokens_seen, state.skipped_in_a_row) == (1, 0, 1)
 
 
 def test_batches_without_targets_one_after_the_other_end_the_run() -> None:
-    empty = StepResult(tokens=0, loss=None, gradient_norm=None, save_wanted=False)
-    full = StepResult(tokens=5, loss=1.0, gradient_norm=1.0, save_wanted=False)
+    full = dataclasses.replace(NOTHING, tokens=5, loss=1.0, gradient_norm=1.0)
     state = StepState(step=0, tokens_seen=0, vocabulary_size=67, config_fingerprint="", data_fingerprint="")
     for step in range(1, 10):
-        state = after(state, empty, step, ())
+        state = after(state, NOTHING, step, ())
     state = after(state, full, 10, ())
     assert state.skipped_in_a_row == 0
     for step in range(11, 20):
-        state = after(state, empty, step, ())
+        state = after(state, NOTHING, step, ())
     with pytest.raises(InputError, match="token shards"):
-        after(state, empty, 20, ())
+        after(state, NOTHING, 20, ())
 
 
 @pytest.mark.parametrize("packing", ["stream", "best-fit", "length-buckets"])

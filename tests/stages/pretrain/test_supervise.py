@@ -62,7 +62,13 @@ def test_only_so_many_batches_are_left_out() -> None:
     for steps, action in (([51], Action.EXCLUDE), ([51, 61], Action.STOP)):
         found = decide(ending(70, step=90, draw=92), past, max_relaunches=3, excluded_steps=steps)
         assert found.action is action
-    assert "pretrain.max_exclusions = 2" in found.reason
+    assert "2 batches are left out already (pretrain.max_exclusions = 2): raise pretrain.max_exclusions" in found.reason
+
+
+def test_a_run_that_may_leave_nothing_out_says_so() -> None:
+    found = decide(ending(70, draw=50), [ending(70, draw=50)], max_relaunches=3, max_exclusions=0)
+    assert (found.action, found.exit_code) == (Action.STOP, FAILED)
+    assert "no batch may be left out (pretrain.max_exclusions = 0): raise pretrain.max_exclusions" in found.reason
 
 
 def test_a_heldout_loss_that_is_not_finite_twice_ends_the_run() -> None:
