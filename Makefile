@@ -7,6 +7,8 @@ export OMP_WAIT_POLICY ?= PASSIVE
 export DO_NOT_TRACK ?= 1
 export PREFECT_SERVER_ANALYTICS_ENABLED ?= false
 export HF_HUB_DISABLE_TELEMETRY ?= 1
+# Each stage is a process of its own: it must find its modules compiled.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: demo test bench lint ui clean
 
@@ -32,10 +34,21 @@ lint: .venv/ready
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
+# The pip that comes with Python 3.11 needs minutes to choose among the files of the packages that are named. Compiling
+# all modules of all packages takes longer than installing them; a first import compiles those that are used. What an
+# interrupted set-up left is removed: pip takes a package that is half there for installed.
+INSTALL := $(BIN)/python -m pip install --quiet --no-compile --constraint constraints.txt
+FIRST_IMPORT := import datasets, flows.pipeline, lm_eval.evaluator, matplotlib.figure, prefect.server.api.server, \
+	torch._dynamo, transformers.models.auto.modeling_auto, transformers.models.llama.modeling_llama
+
 .venv/ready: pyproject.toml constraints.txt
+	test -e $@ || rm -rf .venv
+	rm -f $@
 	$(PYTHON) -m venv .venv
-	$(BIN)/pip install --quiet --constraint constraints.txt torch
-	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[dev]'
+	$(INSTALL) --upgrade pip
+	$(INSTALL) torch
+	$(INSTALL) --editable '.[dev]'
+	$(BIN)/python -c '$(FIRST_IMPORT)'
 	touch $@
 
 clean:  ## remove what was built here; artifacts and runs stay
