@@ -15,6 +15,8 @@ from stages.errors import TryAgain
 from stages.export.gate import GreedyComparison
 from stages.export.generate import Continuation
 
+# As a file, and with nothing beside it on the module path: by its name it would import all of stages.export first.
+SERVE = Path(__file__).with_name("serve.py")
 STOP_SECONDS = 5.0
 POLL_SECONDS = 0.01
 KILLED = (-signal.SIGKILL, -signal.SIGTERM)  # by an operator, or for want of memory: not the file's fault
@@ -32,16 +34,8 @@ class LlamaServer:
         self._deadline = time.monotonic() + seconds
         self._model = model
         self._log = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the server
-        command = [
-            sys.executable,
-            "-m",
-            "stages.export.serve",
-            str(model),
-            "--threads",
-            str(threads),
-            "--context",
-            str(context),
-        ]
+        command = [sys.executable, "-P", str(SERVE), str(model)]
+        command += ["--threads", str(threads), "--context", str(context)]
         self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._log)
         self._opener = urllib.request.build_opener(
             urllib.request.ProxyHandler({})
