@@ -16,7 +16,7 @@ demo: .venv/ready  ## the whole chain on this installation's own documentation, 
 	$(BIN)/python -m flows.pipeline $(RECIPE) $(ARGS)
 
 test: .venv/ready  ## all tests that are fast, two files at a time
-	$(BIN)/python -m pytest tests --numprocesses 2 --dist loadfile $(ARGS)
+	$(BIN)/python -m pytest tests --numprocesses 2 --dist loadfile --no-loadscope-reorder $(ARGS)
 
 bench: bench-chain
 

@@ -7,12 +7,24 @@ import pytest
 from hypothesis import settings
 
 from stages.recipe import STAGES
-from tests.end_to_end.shell import TINY, run
+from tests.end_to_end.shell import REPOSITORY, TINY, run
 
 # A shared machine makes any single example slow now and then. Where a failure must mean that the change is wrong, in
 # CI, the examples are the same every time; elsewhere they are new ones.
 settings.register_profile("longhaul", deadline=None, derandomize="CI" in os.environ)
 settings.load_profile("longhaul")
+
+
+# Whole chains of processes. These files begin first, so that at the end of a run no worker waits for one of them.
+LONG = ("tests/flows/test_pipeline.py", "tests/end_to_end/test_chain.py", "tests/stages/pretrain/test_runs.py")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    def rank(item: pytest.Item) -> int:
+        file = item.path.relative_to(REPOSITORY).as_posix()
+        return LONG.index(file) if file in LONG else len(LONG)
+
+    items.sort(key=rank)
 
 
 @pytest.fixture(scope="session")
