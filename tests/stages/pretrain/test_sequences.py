@@ -8,9 +8,12 @@ import pytest
 
 from data.errors import InputError
 from data.loader import IGNORE
+from data.shards import shard_name
 from stages.pretrain.config import PretrainConfig
 from stages.pretrain.phases import train_phases
 from stages.pretrain.sequences import open_heldout, open_train
+from stages.pretrain.trials import to_the_longest
+from tests.data import shard_files
 from tests.stages.pretrain import micro
 
 TOKENS = {"code": 100, "prose": 300}
@@ -142,3 +145,21 @@ def test_shards_behind_a_url_give_the_same_batches(tokens: Path, tmp_path: Path)
 def test_a_mixture_without_heldout_text_is_refused(tokens: Path) -> None:
     with pytest.raises(InputError, match=r"no domain of pretrain\.mixture has held-out text"):
         open_heldout(micro.config(mixture={"elsewhere": 1.0}), tokens)
+
+
+def test_a_trial_ends_with_the_longest_sequences_however_late_they_come_up(tmp_path: Path) -> None:
+    """400 documents of 3 tokens, and one of 16."""
+    folder = tmp_path / "train"
+    folder.mkdir()
+    documents = [[5, 6, micro.EOS]] * 400 + [[7] * 15 + [micro.EOS]]
+    shard_files.write(folder / shard_name("a", 0), documents, micro.HEADER, domain="a")
+    shard_files.index_folder(folder)
+    config = micro.config(packing="length-buckets")
+    order = open_train(config, tmp_path).order
+    assert max(order.batch(step).length for step in range(3)) < 16
+    skipped, lengths = to_the_longest(config, tmp_path, steps=3, draws=500)
+    tried = open_train(config, tmp_path, excluded=skipped).order
+    assert [tried.batch(step).length for step in range(3)] == lengths and lengths[-1] == 16
+    assert lengths[:2] == [order.batch(step).length for step in range(2)]
+    assert max(to_the_longest(config, tmp_path, steps=3, draws=5)[1]) < 16, "as long as the training itself gets"
+    assert to_the_longest(micro.config(), tmp_path, steps=3, draws=500) == ((), [16] * 3)
