@@ -33,6 +33,9 @@ def test_make_targets_exist() -> None:
     for target in re.findall(r"\bmake ([a-z-]+)", README):
         name = "bench-%" if target.startswith("bench-") else target
         assert re.search(rf"^{re.escape(name)}:", makefile, re.MULTILINE), target
+        if name == "bench-%":
+            module = target.removeprefix("bench-").replace("-", "_")
+            assert (REPOSITORY / "tests/benchmarks" / f"{module}.py").is_file(), target
 
 
 def test_results_page_is_written_from_the_recorded_objects() -> None:
