@@ -1,5 +1,6 @@
 """What several test modules share."""
 
+import fcntl
 import os
 from pathlib import Path
 
@@ -16,7 +17,7 @@ settings.load_profile("longhaul")
 
 
 # Whole chains of processes. These files begin first, so that at the end of a run no worker waits for one of them.
-LONG = ("tests/flows/test_pipeline.py", "tests/end_to_end/test_chain.py", "tests/stages/pretrain/test_runs.py")
+LONG = ("tests/flows/test_pipeline.py", "tests/stages/pretrain/test_runs.py", "tests/end_to_end/test_chain.py")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -30,10 +31,16 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(scope="session")
 def tiny_root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A store in which each stage of the tiny recipe was run alone, by its own command, where Prefect is not
-    installed, and lm-eval only where it is needed. Read-only for its users."""
-    root = tmp_path_factory.mktemp("tiny")
-    for stage in STAGES:
-        absent = ("prefect",) if stage == "evaluate" else ("prefect", "lm_eval")
-        result = run(f"stages.{stage}", TINY, "--root", root, absent=absent)
-        assert result.returncode == 0, f"{stage}: {result.stderr[-4000:]}"
+    installed, and lm-eval only where it is needed. Its users leave it as it was: all workers of pytest share it."""
+    base = tmp_path_factory.getbasetemp()
+    shared = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
+    root, made = shared / "tiny", shared / "tiny-made"
+    with open(shared / "tiny-lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not made.exists():
+            for stage in STAGES:
+                absent = ("prefect",) if stage == "evaluate" else ("prefect", "lm_eval")
+                result = run(f"stages.{stage}", TINY, "--root", root, absent=absent)
+                assert result.returncode == 0, f"{stage}: {result.stderr[-4000:]}"
+            made.touch()
     return root

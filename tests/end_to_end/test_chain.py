@@ -9,7 +9,6 @@ import pytest
 
 from stages.recipe import STAGES
 from stages.store import Store
-from tests.chaos import chain
 from tests.end_to_end.shell import TINY, run
 
 
@@ -66,14 +65,6 @@ def test_commands_on_the_store(tiny_root: Path, tmp_path: Path) -> None:
     assert other.returncode == 0 and "pretrain.num_steps: 4" in explained.stdout
     removed = run("stages", "gc", TINY, "--root", tiny_root, "--delete")
     assert "plan" in removed.stdout and len(list(store.all("plan"))) == 1
-
-
-def test_killed_and_restarted_it_ends_with_the_same_digests(tiny_root: Path, tmp_path: Path) -> None:
-    """A short version of `make chaos-chain`."""
-    expected = chain.digests(tiny_root)
-    seconds = sum(artifact.manifest.provenance["seconds"] for artifact in Store(tiny_root).all())
-    harm = chain.disturb(expected, seconds, kills=3, seed=1, processes=1, folder=tmp_path)
-    assert (harm.kills, harm.digest_mismatches, harm.orphans) == (3, 0, 0), harm.problems
 
 
 def line(text: str) -> str:

@@ -21,6 +21,7 @@ from prefect.settings import PREFECT_API_URL, PREFECT_HOME, temporary_settings
 from flows.server import server_for_this_run
 from stages.recipe import STAGES
 from stages.store import Store
+from tests.chaos import chain
 
 REPOSITORY = Path(__file__).parents[2]
 TINY = REPOSITORY / "deployments" / "recipes" / "tiny.toml"
@@ -82,24 +83,22 @@ class Desk:
         return {f"{artifact.stage}/{artifact.key}": artifact.digest for artifact in Store(self.root).all()}
 
 
-def wait_for_training(process: subprocess.Popen[bytes], root: Path) -> list[psutil.Process]:
-    """All descendants of the flow, once the training's worker is among them."""
+def wait_for_worker(process: subprocess.Popen[bytes], root: Path, trial: bool = False) -> list[psutil.Process]:
+    """All descendants of a chain, once a worker of the training, or of preflight's trial, is among them."""
     for _ in range(LIMIT_SECONDS * 10):
         assert process.poll() is None, (root / "output.txt").read_text()
         family = psutil.Process(process.pid).children(recursive=True)
         with suppress(psutil.NoSuchProcess):
-            if any(
-                "stages.pretrain.worker" in child.cmdline() and "trial" not in " ".join(child.cmdline())
-                for child in family
-            ):
+            commands = [child.cmdline() for child in family]
+            if any("stages.pretrain.worker" in command and trial == ("/trial/" in command[-1]) for command in commands):
                 return family
         time.sleep(0.1)
-    raise AssertionError("the training did not start")
+    raise AssertionError("no worker was started")
 
 
 @dataclass(frozen=True)
 class Ended:
-    """How a flow ended that was stopped in its training: its exit code, what outlived it, what it wrote."""
+    """How a flow ended that was stopped: its exit code, what outlived it, what it wrote."""
 
     exit_code: int
     survivors: list[psutil.Process]
@@ -108,19 +107,21 @@ class Ended:
 
 @dataclass(frozen=True)
 class Story:
-    """A chain that was killed in its training, then interrupted in its training, then came to its end; each stage
-    failed once on its way."""
+    """A chain that was killed in preflight, interrupted in its training, killed in its training, and then came to its
+    end; each stage failed once on its way. `digests` are those of that moment."""
 
     desk: Desk
     killed: Ended
     interrupted: Ended
+    shell: chain.Harm
     output: str
+    digests: dict[str, str]
 
 
-def stop_in_training(desk: Desk, stop: Callable[[int], None]) -> Ended:
+def stop(desk: Desk, how: Callable[[int], None], trial: bool = False) -> Ended:
     flow = desk.start(fail_once=True)
-    family = wait_for_training(flow, desk.root)
-    stop(flow.pid)
+    family = wait_for_worker(flow, desk.root, trial)
+    how(flow.pid)
     exit_code = flow.wait(60)
     _, alive = psutil.wait_procs(family, timeout=30)
     return Ended(exit_code, alive, (desk.root / "output.txt").read_text())
@@ -128,13 +129,18 @@ def stop_in_training(desk: Desk, stop: Callable[[int], None]) -> Ended:
 
 @pytest.fixture(scope="module")
 def story(tmp_path_factory: pytest.TempPathFactory) -> Story:
-    """One chain for all that can be seen on it. The second signal is that of Ctrl-C: to the whole foreground group."""
+    """One chain for all that can be seen on it. First the flow's process alone gets a SIGKILL; then the flow gets the
+    signal of Ctrl-C, to the whole foreground group; then all processes of the chain, gone on with from a shell, get a
+    SIGKILL at once."""
     desk = Desk(tmp_path_factory.mktemp("desk"))
-    killed = stop_in_training(desk, lambda pid: os.kill(pid, signal.SIGKILL))
-    interrupted = stop_in_training(desk, lambda pid: os.killpg(pid, signal.SIGINT))
+    killed = stop(desk, lambda pid: os.kill(pid, signal.SIGKILL), trial=True)
+    interrupted = stop(desk, lambda pid: os.killpg(pid, signal.SIGINT))
+    shell, harm = chain.start(desk.root, processes=1), chain.Harm()
+    wait_for_worker(shell, desk.root)
+    chain.kill(shell, everything=True, harm=harm)
     result = desk.run(fail_once=True)
     assert result.returncode == 0, result.stdout[-2000:] + result.stderr[-6000:]
-    return Story(desk, killed, interrupted, result.stdout)
+    return Story(desk, killed, interrupted, harm, result.stdout, chain.digests(desk.root))
 
 
 @pytest.fixture(scope="module")
@@ -165,8 +171,16 @@ def test_nothing_outlives_the_flow_and_the_next_one_goes_on(story: Story) -> Non
     assert story.killed.exit_code == -signal.SIGKILL and story.killed.survivors == []
     assert story.interrupted.exit_code == 128 + signal.SIGINT and story.interrupted.survivors == []
     output = story.interrupted.output
-    assert "preflight    up to date" in output and "interrupted; the same command continues" in output
+    assert "plan         up to date" in output and "interrupted; the same command continues" in output
+    assert (story.shell.kills, story.shell.orphans) == (1, 0), story.shell.problems
     assert list((story.desk.root / "artifacts").glob("*/.lease-*")) == []
+
+
+def test_killed_and_restarted_it_ends_with_the_digests_of_an_undisturbed_chain(story: Story, tiny_root: Path) -> None:
+    """A short version of `make chaos-chain`; and the flow makes what the commands make."""
+    assert {name.split("/")[0] for name in story.digests} == {*STAGES, "checkpoint"}
+    undisturbed = {f"{artifact.stage}/{artifact.key}": artifact.digest for artifact in Store(tiny_root).all()}
+    assert story.digests.items() <= undisturbed.items()
 
 
 def test_the_end_says_where_everything_is(story: Story) -> None:
