@@ -4,6 +4,7 @@ import shutil
 import traceback
 from collections.abc import Callable
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 from data.errors import InputError
@@ -39,6 +40,7 @@ def run(config: PreflightConfig, inputs: Inputs, out: Path, journal: Journal) ->
         )
         return checks.steps(found, config.pretrain, plan["vocabulary_size"], config.most_initial_loss_ratio)
 
+    Thread(target=_import_what_exporters_need, daemon=True).start()  # takes as long as the trial's own start
     book.add("two batches", two_batches)
     if found:
         planned = plan["memory"]["total"] * plan["memory"]["num_processes"]
@@ -128,6 +130,10 @@ def _tokens(inputs: Inputs) -> Check:
     assert len(headers) == 1, f"sides of different vocabularies: {headers}"
     digest = sha256_file(vocabulary_file(tokenizer.path))
     return checks.tokens(headers.pop(), open_streams(path / "train"), tokenizer.facts["vocabulary_size"], digest)
+
+
+def _import_what_exporters_need() -> None:
+    import transformers.models.llama.modeling_llama  # noqa: F401
 
 
 def _try_exporters(config: PreflightConfig, inputs: Inputs, scratch: Path, book: _Book) -> None:

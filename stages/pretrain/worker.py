@@ -8,6 +8,7 @@ them, so they stand in failures/rank-<n>.json as well.
 """
 
 import fcntl
+import gc
 import os
 import sys
 import time
@@ -45,11 +46,14 @@ def main(job_path: str) -> int:
 
 def work(job: Job) -> None:
     """Build everything, load the checkpoint that the job names, and train to the end."""
+    gc.disable()  # what is imported and set up stays; looking through it for garbage takes a sixth of the time
     from stages.pretrain.loop import train
     from stages.pretrain.records import Records
     from stages.pretrain.setup import set_up
 
     training, state = set_up(job)
+    gc.freeze()
+    gc.enable()
     ranks = training.ranks
     with Records(job.run, writes=ranks.is_main) as records:
         train(training, state, records)
