@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -112,7 +113,7 @@ def read_index(folder: Path, expected: ShardHeader | None = None) -> ShardIndex:
         ) from error
     if expected is not None and header != expected:
         raise InputError(f"index {path} was made for {header}, not for {expected}; run pretokenize again")
-    columns = {
+    columns: dict[str, Any] = {
         field.name: whole_numbers(column) if field.type == pa.int64() else column.to_pylist()
         for field, column in zip(batch.schema, batch.columns, strict=True)
     }
