@@ -12,6 +12,12 @@ from typing import Any, BinaryIO, cast
 from data.errors import InputError
 
 CHUNK_BYTES = 64 << 10
+SUFFIXES = (".gz", ".zst")
+
+
+def is_compressed(path: Path) -> bool:
+    """Whether `open_stream` decompresses the file, by its name."""
+    return path.suffix in SUFFIXES
 
 
 class _ZstandardStream(io.RawIOBase):

@@ -1,41 +1,42 @@
-"""Removal of exact and near duplicates.
+"""Removal of exact and near duplicates among shards of documents.
 
-*Rank* decides who survives: held-out text before training text, then the longer one, then the smaller fingerprint of
-the text, then the smaller id. So the surviving texts depend neither on the order of the documents nor on the names of
-their files.
+*Rank* decides who survives: documents of a known corpus, then held-out text before training text, then the better one
+by quality score, then the longer one, then the smaller fingerprint of the text, then the smaller id. So the surviving
+texts depend neither on the order of the documents nor on their shards.
 
 *Exact* duplicates are equal once runs of white space are one space. Equal fingerprints are only candidates: the texts
 themselves are compared.
 
-*Near* duplicates are found by MinHash over word n-grams (Broder 1997) with banding (Leskovec, Rajaraman, Ullman, Mining
-of Massive Datasets, ch. 3.4) and are then verified: documents are taken by rank, and one is removed only in favour of a
-kept document whose exact Jaccard similarity with it is at least the threshold. There is no transitive closure, so a
-chain of similar texts does not collapse. A text with fewer than n words has no n-gram and takes no part.
+*Near* duplicates are found by MinHash over word n-grams (Broder 1997) with banding and are then verified: documents
+are taken by rank, and one is removed only in favour of a kept document whose exact Jaccard similarity with it is at
+least the threshold. There is no transitive closure, so a chain of similar texts does not collapse. A text with fewer
+than n words has no n-gram and takes no part.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+import shutil
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TypeVar
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from data.band_join import Group, Run, join, load, make_groups, pick, save
 from data.banding import NearDuplicateSettings
-from data.tables import text_buffers
+from data.candidates import NO_NGRAMS, GatherCandidates, read_candidates
+from data.signatures import BANDS, FINGERPRINT, NUM_NGRAMS, SKETCH, DocumentShard, open_signatures
 
+QUALITY_DIGITS = 6
 MOST_COMPARED = 32
-HASH_SEED = 0x5EED
-
-Item = TypeVar("Item")
-Result = TypeVar("Result")
-Texts = Sequence[pa.LargeStringArray]
+MOST_MEMBERS = 256
+RANKS = "ranks"
 
 
 @dataclass(frozen=True, kw_only=True)
 class NearDuplicates:
     """survivor: int64[n], the row in whose favour a row is removed, or -1. similarity: float64[n], exact Jaccard with
-    it, or 0."""
+    it, or 0. num_candidates: documents that share a band with another. num_compared: pairs compared exactly."""
 
     survivor: np.ndarray
     similarity: np.ndarray
@@ -44,169 +45,235 @@ class NearDuplicates:
     num_compared: int
 
 
-def in_turn(function: Callable[[Item], Result], items: Iterable[Item]) -> list[Result]:
-    """The plainest way to map over shards."""
-    return [function(item) for item in items]
-
-
-def fingerprints(texts: pa.LargeStringArray) -> np.ndarray:
-    """uint64[n, 2] of texts with runs of white space as one space."""
-    from data import dedup_kernels
-
-    out = np.empty((len(texts), 2), np.uint64)
-    dedup_kernels.fingerprints(*text_buffers(texts), out)
-    return out
-
-
 def rank(
-    *, num_bytes: np.ndarray, prints: np.ndarray, ids: pa.ChunkedArray | pa.StringArray, is_training: np.ndarray
+    *,
+    known: np.ndarray,
+    heldout: np.ndarray,
+    quality: np.ndarray,
+    num_bytes: np.ndarray,
+    fingerprints: np.ndarray,
+    ids: pa.ChunkedArray | pa.Array,
 ) -> np.ndarray:
-    """int64[n]: 0 for the document that survives against all others."""
-    by_id = _positions(np.asarray(pc.sort_indices(ids)))
-    return _positions(np.lexsort((by_id, prints[:, 1], prints[:, 0], -num_bytes.astype(np.int64), is_training)))
+    """int64[n]: 0 for the document that survives against all others.
+
+    known, heldout: bool[n]. quality: float[n], higher is better. num_bytes: int64[n]. fingerprints: uint64[n, 2], or
+    the column `fingerprint` of the signatures. ids: strings, all different.
+    """
+    score = -np.round(np.asarray(quality, np.float64), QUALITY_DIGITS)
+    keys = [fingerprints[:, 0], -np.asarray(num_bytes, np.int64), score, ~heldout, ~known]
+    keys = [key for key in keys if (key[1:] != key[:-1]).any()] or keys[:1]
+    order = np.lexsort(keys)
+    repeats = np.zeros(len(order) + 1, bool)
+    repeats[1:-1] = np.all([key[order[1:]] == key[order[:-1]] for key in keys], axis=0)
+    tied = repeats[:-1] | repeats[1:]  # few, so that only their ids are compared
+    rows = order[tied]
+    by_id = _positions(np.asarray(pc.sort_indices(ids.take(pa.array(rows)))))
+    order[tied] = rows[np.lexsort((by_id, fingerprints[rows, 1], np.cumsum(~repeats[:-1])[tied]))]
+    return _positions(order)
 
 
-def exact_survivors(shards: Texts, prints: np.ndarray, ranks: np.ndarray) -> np.ndarray:
-    """int64[n]: for each row the row whose text it repeats, or -1 if it is the first by rank."""
-    from data import dedup_kernels
+def exact_duplicates(shards: Sequence[DocumentShard], ranks: np.ndarray, scratch: Path, run: Run) -> np.ndarray:
+    """int64[n]: for each row the row whose text it repeats, or -1 if it is the first by rank.
 
-    survivor = np.full(len(ranks), -1, np.int64)
-    order = np.lexsort((ranks, prints[:, 1], prints[:, 0]))
-    same = np.zeros(len(order), bool)
-    same[1:] = (prints[order[1:]] == prints[order[:-1]]).all(axis=1)
-    first_row, buffers = _rows_by_shard(shards), [text_buffers(texts) for texts in shards]
-
-    def place(row: int) -> tuple[np.ndarray, int, int]:
-        shard = int(np.searchsorted(first_row, row, side="right")) - 1
-        values, offsets = buffers[shard]
-        local = row - first_row[shard]
-        return values, int(offsets[local]), int(offsets[local + 1])
-
-    kept = -1
-    for row, repeats in zip(order.tolist(), same.tolist(), strict=True):
-        if repeats and dedup_kernels.equal_but_for_space(*place(row), *place(kept)):
-            survivor[row] = kept
-        else:
-            kept = row
+    Rows are numbered through the shards; ranks: int64[n]. `run` maps a function over items and returns the results in
+    their order; the result does not depend on it. `scratch` is a folder for files, which all workers see.
+    """
+    folder = _empty(scratch / "exact")
+    groups = make_groups(shards)
+    save(folder / RANKS, ranks)
+    everything = np.ones(len(ranks), bool)
+    num_tasks = join(groups, everything, column=FINGERPRINT, num_bands=1, needs_ngrams=False, folder=folder, run=run)
+    run(GatherCandidates(folder=folder, ngram_words=NO_NGRAMS), groups)
+    run(AssignExact(folder=folder, num_groups=len(groups)), range(num_tasks))
+    survivor, _ = _collect(folder, num_tasks, len(ranks))
+    shutil.rmtree(folder)
     return survivor
 
 
 def near_duplicates(
-    shards: Texts, ranks: np.ndarray, settings: NearDuplicateSettings, run: Callable = in_turn
+    shards: Sequence[DocumentShard],
+    alive: np.ndarray,
+    ranks: np.ndarray,
+    settings: NearDuplicateSettings,
+    scratch: Path,
+    run: Run,
+    *,
+    num_known: int = 0,
 ) -> NearDuplicates:
-    """Which rows to remove as near duplicates, and in whose favour. `run` maps a function over shards; the result does
-    not depend on it."""
-    from data import dedup_kernels
+    """Which rows to remove as near duplicates, and in whose favour.
 
-    factors, shifts = hash_constants(settings.bands * settings.rows)
-
-    def sign(texts: pa.LargeStringArray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        signatures = np.empty((len(texts), len(factors)), np.uint32)
-        num_grams = np.empty(len(texts), np.int64)
-        dedup_kernels.minhash(*text_buffers(texts), settings.ngram_words, factors, shifts, signatures, num_grams)
-        keys = np.empty((settings.bands, len(texts)), np.uint64)
-        dedup_kernels.band_keys(signatures, settings.bands, settings.rows, keys)
-        return signatures, num_grams, keys
-
-    signed = run(sign, shards)
-    num_grams = np.concatenate([part[1] for part in signed]) if signed else np.zeros(0, np.int64)
-    order = np.argsort(ranks, kind="stable")
-    order = order[num_grams[order] > 0]
-    keys = (
-        np.concatenate([part[2] for part in signed], axis=1)[:, order]
-        if signed
-        else np.zeros((settings.bands, 0), np.uint64)
-    )
-    buckets, bucket_offsets = _shared_buckets(keys)
-    shares = (buckets >= 0).any(axis=1)
-    order, buckets = order[shares], buckets[shares]
-    wanted = np.zeros(len(ranks), bool)
-    wanted[order] = True
-
-    def sets(shard: tuple[pa.LargeStringArray, int]) -> tuple[np.ndarray, np.ndarray]:
-        texts, first = shard
-        chosen = slice(first, first + len(texts))
-        return dedup_kernels.gram_sets(
-            *text_buffers(texts), wanted[chosen], settings.ngram_words, int(num_grams[chosen][wanted[chosen]].sum())
-        )
-
-    found = run(sets, list(zip(shards, _rows_by_shard(shards).tolist(), strict=True)))
-    grams, gram_offsets = _in_order(found, order)
-    signatures = (
-        np.concatenate([part[0] for part in signed])[order] if signed else np.zeros((0, len(factors)), np.uint32)
-    )
-    local = np.full(len(order), -1, np.int64)
-    similarity = np.zeros(len(order))
-    compared = dedup_kernels.assign_survivors(
-        buckets,
-        bucket_offsets,
-        signatures,
-        grams,
-        gram_offsets,
-        settings.threshold,
-        settings.least_agreement,
-        MOST_COMPARED,
-        local,
-        similarity,
-    )
-    survivor, all_similarity = np.full(len(ranks), -1, np.int64), np.zeros(len(ranks))
-    survivor[order[local >= 0]] = order[local[local >= 0]]
-    all_similarity[order] = similarity
+    alive: bool[n], the rows that take part. num_known: so many rows, the first by rank, are kept whatever they
+    resemble. The other arguments are those of `exact_duplicates`. A text is compared with at most MOST_COMPARED kept
+    ones, those that agree with it in most MinHash values; of the kept ones that share a band, the first MOST_MEMBERS
+    by rank are looked at.
+    """
+    folder = _empty(scratch / "near")
+    groups = make_groups(shards)
+    save(folder / RANKS, ranks)
+    num_tasks = join(groups, alive, column=BANDS, num_bands=settings.bands, needs_ngrams=True, folder=folder, run=run)
+    gathered = run(GatherCandidates(folder=folder, ngram_words=settings.ngram_words), groups)
+    assign = AssignNear(folder=folder, num_groups=len(groups), settings=settings, num_known=num_known)
+    compared = run(assign, range(num_tasks))
+    survivor, similarity = _collect(folder, num_tasks, len(ranks))
+    shutil.rmtree(folder)
     return NearDuplicates(
         survivor=survivor,
-        similarity=all_similarity,
-        num_too_short=int((num_grams == 0).sum()),
-        num_candidates=len(order),
-        num_compared=int(compared),
+        similarity=similarity,
+        num_too_short=_num_without_ngrams(groups, alive),
+        num_candidates=sum(gathered),
+        num_compared=sum(compared),
     )
 
 
-def hash_constants(count: int) -> tuple[np.ndarray, np.ndarray]:
-    """Odd factors and shifts of `count` hash functions, both uint32, from splitmix64, so that they never change with a
-    library."""
-    mask = (1 << 64) - 1
-    state, drawn = HASH_SEED, []
-    for _ in range(2 * count):
-        state = (state + 0x9E3779B97F4A7C15) & mask
-        z = ((state ^ state >> 30) * 0xBF58476D1CE4E5B9) & mask
-        z = ((z ^ z >> 27) * 0x94D049BB133111EB) & mask
-        drawn.append((z ^ z >> 31) >> 32)
-    return np.array(drawn[:count], np.uint32) | np.uint32(1), np.array(drawn[count:], np.uint32)
+def near_clusters(
+    shards: Sequence[DocumentShard], settings: NearDuplicateSettings, scratch: Path, run: Run
+) -> np.ndarray:
+    """int64[n]: the first row of the documents that a chain of similar pairs, each found and compared exactly, leads
+    to.
+
+    It shows what the search finds, to be measured against a truth. Removal does not follow chains: of a chain of
+    similar texts, several may survive. The arguments are those of `near_duplicates`.
+    """
+    folder = _empty(scratch / "clusters")
+    groups = make_groups(shards)
+    n = sum(shard.num_documents for shard in shards)
+    alive = np.ones(n, bool)
+    num_tasks = join(groups, alive, column=BANDS, num_bands=settings.bands, needs_ngrams=True, folder=folder, run=run)
+    run(GatherCandidates(folder=folder, ngram_words=settings.ngram_words), groups)
+    run(UniteSimilar(folder=folder, num_groups=len(groups), settings=settings), range(num_tasks))
+    cluster = np.arange(n)
+    for task in range(num_tasks):
+        rows, first = load(folder / f"clusters-{task}", np.int64).reshape(2, -1)
+        cluster[rows] = first
+    shutil.rmtree(folder)
+    return cluster
 
 
-def _shared_buckets(keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Buckets that hold more than one document: (int64[n, bands], -1 for none; offsets int64[num_buckets + 1])."""
-    bands, n = keys.shape
-    buckets = np.full((n, bands), -1, np.int64)
-    sizes: list[np.ndarray] = []
-    next_bucket = 0
-    for b in range(bands):
-        _, bucket, counts = np.unique(keys[b], return_inverse=True, return_counts=True)
+@dataclass(frozen=True, kw_only=True)
+class AssignExact:
+    """Writes which documents of a task repeat another one."""
+
+    folder: Path
+    num_groups: int
+
+    def __call__(self, task: int) -> None:
+        from data.dedup_kernels import assign_exact
+
+        found = read_candidates(self.folder, self.num_groups, task, {FINGERPRINT: np.uint64})
+        prints = found.columns[FINGERPRINT]
+        found = found.sorted_by(pick(self.folder / RANKS, np.int64, found.rows), prints[:, 1], prints[:, 0])
+        survivor = np.empty(len(found.rows), np.int64)
+        assign_exact(found.columns[FINGERPRINT], found.addresses, found.counts, survivor)
+        _write_removed(self.folder, task, found.rows, survivor, np.ones(len(survivor)))
+
+
+@dataclass(frozen=True, kw_only=True)
+class AssignNear:
+    """Writes which documents of a task resemble a kept one; returns the number of pairs compared exactly."""
+
+    folder: Path
+    num_groups: int
+    settings: NearDuplicateSettings
+    num_known: int
+
+    def __call__(self, task: int) -> int:
+        from data.dedup_kernels import assign_near
+
+        found = read_candidates(self.folder, self.num_groups, task, {BANDS: np.uint64, SKETCH: np.uint8})
+        ranks = pick(self.folder / RANKS, np.int64, found.rows)
+        found = found.sorted_by(ranks)
+        survivor, similarity = np.empty(len(found.rows), np.int64), np.empty(len(found.rows))
+        compared = assign_near(
+            *shared_buckets(found.columns[BANDS]),
+            found.columns[SKETCH],
+            found.addresses,
+            found.counts,
+            self.settings.threshold,
+            self.settings.least_agreement,
+            MOST_COMPARED,
+            MOST_MEMBERS,
+            int((ranks < self.num_known).sum()),
+            survivor,
+            similarity,
+        )
+        _write_removed(self.folder, task, found.rows, survivor, similarity)
+        return int(compared)
+
+
+@dataclass(frozen=True, kw_only=True)
+class UniteSimilar:
+    """Writes which documents of a task belong together: (row, first row of its cluster)."""
+
+    folder: Path
+    num_groups: int
+    settings: NearDuplicateSettings
+
+    def __call__(self, task: int) -> None:
+        from data.dedup_kernels import unite_similar
+
+        found = read_candidates(self.folder, self.num_groups, task, {BANDS: np.uint64, SKETCH: np.uint8})
+        found = found.sorted_by(found.rows)
+        parent = np.empty(len(found.rows), np.int64)
+        unite_similar(
+            *shared_buckets(found.columns[BANDS]),
+            found.columns[SKETCH],
+            found.addresses,
+            found.counts,
+            self.settings.threshold,
+            self.settings.least_agreement,
+            parent,
+        )
+        save(self.folder / f"clusters-{task}", np.stack([found.rows, found.rows[parent]]))
+
+
+def shared_buckets(keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Buckets that hold more than one document: (int64[n, bands], -1 for none; offsets int64[num_buckets + 1]).
+
+    keys: uint64[n, bands]."""
+    buckets = np.full(keys.shape, -1, np.int64)
+    sizes, next_bucket = [np.zeros(1, np.int64)], 0
+    for band in range(keys.shape[1]):
+        _, bucket, counts = np.unique(keys[:, band], return_inverse=True, return_counts=True)
         shared = counts > 1
         number = np.where(shared, np.cumsum(shared) - 1 + next_bucket, -1)
-        buckets[:, b] = number[bucket]
+        buckets[:, band] = number[bucket]
         sizes.append(counts[shared])
         next_bucket += int(shared.sum())
-    return buckets, np.concatenate([[0], np.cumsum(np.concatenate(sizes))]).astype(np.int64)
+    return buckets, np.cumsum(np.concatenate(sizes))
 
 
-def _in_order(found: list[tuple[np.ndarray, np.ndarray]], order: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The gram sets of the rows of `order`, one after another, and their offsets."""
-    grams = np.concatenate([part[0] for part in found]) if found else np.zeros(0, np.uint64)
-    counts = np.concatenate([part[1] for part in found]) if found else np.zeros(0, np.int64)
-    begins = np.cumsum(counts) - counts
-    offsets = np.concatenate([[0], np.cumsum(counts[order])]).astype(np.int64)
-    parts = [grams[begins[row] : begins[row] + counts[row]] for row in order.tolist()]
-    return np.concatenate(parts) if parts else np.zeros(0, np.uint64), offsets
+def _write_removed(folder: Path, task: int, rows: np.ndarray, survivor: np.ndarray, similarity: np.ndarray) -> None:
+    removed = survivor >= 0
+    save(folder / f"removed-{task}", np.stack([rows[removed], rows[survivor[removed]]]))
+    save(folder / f"similarity-{task}", similarity[removed])
 
 
-def _rows_by_shard(shards: Texts) -> np.ndarray:
-    """int64[len(shards)]: the first row of each shard."""
-    lengths = np.array([len(texts) for texts in shards], np.int64)
-    return np.cumsum(lengths) - lengths
+def _collect(folder: Path, num_tasks: int, num_documents: int) -> tuple[np.ndarray, np.ndarray]:
+    """(survivor, similarity) of all documents."""
+    survivor, similarity = np.full(num_documents, -1, np.int64), np.zeros(num_documents)
+    for task in range(num_tasks):
+        rows, kept = load(folder / f"removed-{task}", np.int64).reshape(2, -1)
+        survivor[rows] = kept
+        similarity[rows] = load(folder / f"similarity-{task}", np.float64)
+    return survivor, similarity
+
+
+def _num_without_ngrams(groups: Sequence[Group], alive: np.ndarray) -> int:
+    first = total = 0
+    for shard in (shard for group in groups for shard in group.shards):
+        counts = open_signatures(shard).column(NUM_NGRAMS).to_numpy()
+        total += int(((counts == 0) & alive[first : first + shard.num_documents]).sum())
+        first += shard.num_documents
+    return total
 
 
 def _positions(order: np.ndarray) -> np.ndarray:
     positions = np.empty(len(order), np.int64)
     positions[order] = np.arange(len(order))
     return positions
+
+
+def _empty(folder: Path) -> Path:
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    return folder

@@ -1,185 +1,261 @@
-"""Kernels of duplicate removal: buffers in, buffers out, without the GIL. The meaning of each is in data/dedup.py."""
+"""Kernels of duplicate removal: buffers in, buffers out, without the GIL. The meaning of each is in data/dedup.py.
+
+Payloads (sets of n-grams, texts) stand in memory-mapped files: kernels get the addresses of their uint64 values.
+"""
 
 import numba
 import numpy as np
 
+from data.block_bytes import BLOCK_BYTES, load8_at
+from data.join_kernels import flatten, root_of, table_size
+from data.signature_kernels import single_spaced
 from data.words import longest, ngram_hashes
 
-_PRIME = np.uint64(0x100000001B3)
-_PRIME_2 = np.uint64(0x9FB21C651E98DF25)
-_MIX = np.uint64(0xBF58476D1CE4E5B9)
-NOTHING = np.uint32(0xFFFFFFFF)
+ANOTHER_TEXT = -1
+
+_ONE, _EIGHT = np.uint64(1), np.uint64(8)
 
 
 @numba.njit(nogil=True, cache=True)
-def _is_space(byte: int) -> bool:
-    return byte == 32 or 9 <= byte <= 13
+def _clear(table: np.ndarray, size: int) -> None:
+    for slot in range(size):
+        table[slot] = 0
 
 
 @numba.njit(nogil=True, cache=True)
-def fingerprints(values: np.ndarray, offsets: np.ndarray, out: np.ndarray) -> None:
-    """out: uint64[n, 2] of each text with runs of ASCII white space as one space, and none at either end."""
-    for d in range(len(offsets) - 1):
-        a, b = np.uint64(0xCBF29CE484222325), np.uint64(0x84222325CBF29CE4)
-        pending = started = False
-        for i in range(offsets[d], offsets[d + 1]):
-            byte = values[i]
-            if _is_space(byte):
-                pending = started
-                continue
-            if pending:
-                a = (a ^ np.uint64(32)) * _PRIME
-                b = (b + np.uint64(32)) * _PRIME_2
-                b ^= b >> np.uint64(29)
-                pending = False
-            a = (a ^ np.uint64(byte)) * _PRIME
-            b = (b + np.uint64(byte)) * _PRIME_2
-            b ^= b >> np.uint64(29)
-            started = True
-        out[d, 0] = (a ^ (a >> np.uint64(32))) * _MIX
-        out[d, 1] = b
-
-
-@numba.njit(nogil=True, cache=True)
-def equal_but_for_space(left: np.ndarray, i: int, i_end: int, right: np.ndarray, j: int, j_end: int) -> bool:
-    """Whether two texts are equal once runs of ASCII white space are one space, and none at either end."""
-    while i < i_end and _is_space(left[i]):
-        i += 1
-    while j < j_end and _is_space(right[j]):
-        j += 1
-    while i < i_end and j < j_end:
-        if _is_space(left[i]) != _is_space(right[j]):
-            break
-        if _is_space(left[i]):
-            while i < i_end and _is_space(left[i]):
-                i += 1
-            while j < j_end and _is_space(right[j]):
-                j += 1
-        else:
-            if left[i] != right[j]:
-                return False
-            i += 1
-            j += 1
-    while i < i_end and _is_space(left[i]):
-        i += 1
-    while j < j_end and _is_space(right[j]):
-        j += 1
-    return i == i_end and j == j_end
-
-
-@numba.njit(nogil=True, cache=True)
-def minhash(
+def write_gram_sets(
     values: np.ndarray,
     offsets: np.ndarray,
+    rows: np.ndarray,
     n: int,
-    factors: np.ndarray,
-    shifts: np.ndarray,
-    signatures: np.ndarray,
-    num_grams: np.ndarray,
+    out: np.ndarray,
+    places: np.ndarray,
+    room: np.ndarray,
+    counts: np.ndarray,
 ) -> None:
-    """signatures: uint32[d, k], the least of each of k hash functions over the n-grams; num_grams: int64[d]."""
-    grams = np.empty(longest(offsets) // 2 + 1, np.uint64)
-    least = np.empty(len(factors), np.uint32)
-    for d in range(len(offsets) - 1):
-        least[:] = NOTHING
-        _, count = ngram_hashes(values, offsets[d], offsets[d + 1], n, grams)
-        for g in range(count):
-            x = np.uint32(grams[g] & np.uint64(0xFFFFFFFF))
-            for k in range(len(factors)):
-                h = np.uint32(x * factors[k] + shifts[k])
-                h = np.uint32(h ^ (h >> np.uint32(15)))
-                if h < least[k]:
-                    least[k] = h
-        signatures[d] = least
-        num_grams[d] = count
+    """The distinct n-gram hashes of texts, none of them 0, in the order in which they come first, to out[places[r]:].
 
-
-@numba.njit(nogil=True, cache=True)
-def band_keys(signatures: np.ndarray, bands: int, rows: int, out: np.ndarray) -> None:
-    """out: uint64[bands, d], one hash of `rows` signature values each."""
-    for d in range(signatures.shape[0]):
-        for b in range(bands):
-            key = np.uint64(b + 1)
-            for r in range(rows):
-                key = (key ^ np.uint64(signatures[d, b * rows + r])) * _PRIME_2
-                key ^= key >> np.uint64(31)
-            out[b, d] = key
-
-
-@numba.njit(nogil=True, cache=True)
-def gram_sets(
-    values: np.ndarray, offsets: np.ndarray, wanted: np.ndarray, n: int, room: int
-) -> tuple[np.ndarray, np.ndarray]:
-    """The sorted distinct n-gram hashes of the wanted texts, one after another: (uint64[m], int64 number of each text,
-    0 if not wanted).
-
-    room: at least the number of n-grams of the wanted texts.
+    rows: int64[m]; places: int64[m], with room: int64[m] for all n-grams of the row behind each; counts: int64[m], set,
+    to ANOTHER_TEXT if the room is not what the text needs.
     """
-    scratch = np.empty(longest(offsets) // 2 + 1, np.uint64)
-    found = np.empty(room, np.uint64)
-    counts = np.zeros(len(offsets) - 1, np.int64)
-    m = 0
-    for d in range(len(offsets) - 1):
-        if not wanted[d]:
+    grams = np.empty(longest(offsets) // 2 + 1, np.uint64)
+    table = np.empty(16, np.uint64)
+    for r in range(len(rows)):
+        _, num_grams = ngram_hashes(values, offsets[rows[r]], offsets[rows[r] + 1], n, grams)
+        if num_grams != room[r]:
+            counts[r] = ANOTHER_TEXT
             continue
-        _, count = ngram_hashes(values, offsets[d], offsets[d + 1], n, scratch)
-        ordered = np.sort(scratch[:count])
-        first = m
-        for g in range(count):
-            if g == 0 or ordered[g] != ordered[g - 1]:
-                found[m] = ordered[g]
-                m += 1
-        counts[d] = m - first
-    return found[:m].copy(), counts
+        size = table_size(num_grams)
+        if size > len(table):
+            table = np.empty(size, np.uint64)
+        _clear(table, size)
+        mask = np.uint64(size - 1)
+        first = place = places[r]
+        for g in range(num_grams):
+            gram = grams[g] if grams[g] != 0 else _ONE
+            slot = gram & mask
+            while table[slot] != 0 and table[slot] != gram:
+                slot = (slot + _ONE) & mask
+            if table[slot] == 0:
+                table[slot] = gram
+                out[place] = gram
+                place += 1
+        counts[r] = place - first
 
 
 @numba.njit(nogil=True, cache=True)
-def jaccard(a: np.ndarray, b: np.ndarray) -> float:
-    """Of two sorted sets."""
-    i = j = common = 0
-    while i < len(a) and j < len(b):
-        if a[i] == b[j]:
-            common += 1
-            i += 1
-            j += 1
-        elif a[i] < b[j]:
-            i += 1
+def write_single_spaced(
+    values: np.ndarray,
+    offsets: np.ndarray,
+    rows: np.ndarray,
+    out: np.ndarray,
+    places: np.ndarray,
+    room: np.ndarray,
+    counts: np.ndarray,
+) -> None:
+    """Texts with runs of white space as one space, to out[8 * places[r]:], with zeros behind them up to a multiple of
+    eight bytes.
+
+    out: uint8. rows: int64[m]; places, room: int64[m], in units of eight bytes; counts: int64[m], set to bytes, to
+    ANOTHER_TEXT if the room is not what the text needs.
+    """
+    text = np.empty(longest(offsets) + BLOCK_BYTES, np.uint8)
+    for r in range(len(rows)):
+        num_bytes = single_spaced(values, offsets[rows[r]], offsets[rows[r] + 1], text)
+        if (num_bytes + 7) // 8 != room[r]:
+            counts[r] = ANOTHER_TEXT
+            continue
+        begin = 8 * places[r]
+        for k in range(num_bytes):
+            out[begin + k] = text[k]
+        for k in range(num_bytes, (num_bytes + 7) // 8 * 8):
+            out[begin + k] = 0
+        counts[r] = num_bytes
+
+
+@numba.njit(nogil=True, cache=True)
+def assign_exact(prints: np.ndarray, addresses: np.ndarray, counts: np.ndarray, survivor: np.ndarray) -> None:
+    """Each document, in the order of fingerprint and rank, repeats the last kept one before it if their texts are
+    equal.
+
+    prints: uint64[c, 2]. addresses: uint64[c] of texts of counts: int64[c] bytes. survivor: int64[c], set, -1 for
+    none.
+    """
+    kept = 0
+    for d in range(len(addresses)):
+        survivor[d] = -1
+        same = (
+            d > 0 and prints[d, 0] == prints[kept, 0] and prints[d, 1] == prints[kept, 1] and counts[d] == counts[kept]
+        )
+        a, b = addresses[d], addresses[kept]
+        for _ in range((counts[d] + 7) // 8 if same else 0):
+            if load8_at(a) != load8_at(b):
+                same = False
+                break
+            a += _EIGHT
+            b += _EIGHT
+        if same:
+            survivor[d] = kept
         else:
-            j += 1
-    union = len(a) + len(b) - common
-    return common / union if union else 0.0
+            kept = d
 
 
 @numba.njit(nogil=True, cache=True)
-def assign_survivors(
+def _least_common(a: int, b: int, threshold: float) -> int:
+    """The least number of common elements with which sets of a and b elements reach the threshold."""
+    common = max(0, int(threshold * (a + b) / (1 + threshold)) - 1)
+    while common < a + b and common / (a + b - common) < threshold:
+        common += 1
+    return common
+
+
+@numba.njit(nogil=True, cache=True)
+def _fill(table: np.ndarray, size: int, address: np.uint64, count: int) -> None:
+    """Puts the set at `address` into table[:size]."""
+    _clear(table, size)
+    mask = np.uint64(size - 1)
+    for _ in range(count):
+        gram = load8_at(address)
+        address += _EIGHT
+        slot = gram & mask
+        while table[slot] != 0:
+            slot = (slot + _ONE) & mask
+        table[slot] = gram
+
+
+@numba.njit(nogil=True, cache=True)
+def _common(table: np.ndarray, size: int, address: np.uint64, count: int, most_missing: int) -> int:
+    """Elements of the set at `address` that are in table[:size]; too few once more than `most_missing` are not."""
+    mask = np.uint64(size - 1)
+    missing = 0
+    for i in range(count):
+        gram = load8_at(address)
+        address += _EIGHT
+        slot = gram & mask
+        while table[slot] != 0 and table[slot] != gram:
+            slot = (slot + _ONE) & mask
+        if table[slot] == 0:
+            missing += 1
+            if missing > most_missing:
+                return i + 1 - missing
+    return count - missing
+
+
+@numba.njit(nogil=True, cache=True)
+def _agreement(sketches: np.ndarray, a: int, b: int) -> int:
+    """Equal values of two rows."""
+    equal = 0
+    for k in range(sketches.shape[1]):
+        equal += sketches[a, k] == sketches[b, k]
+    return equal
+
+
+@numba.njit(nogil=True, cache=True)
+def _empty_buckets(bucket_offsets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """(room for the members of all buckets, where the next member of each goes)."""
+    fill = np.empty(len(bucket_offsets) - 1, np.int64)
+    for bucket in range(len(fill)):
+        fill[bucket] = bucket_offsets[bucket]
+    return np.empty(bucket_offsets[-1], np.int64), fill
+
+
+@numba.njit(nogil=True, cache=True)
+def unite_similar(
     buckets: np.ndarray,
     bucket_offsets: np.ndarray,
-    signatures: np.ndarray,
-    grams: np.ndarray,
-    gram_offsets: np.ndarray,
+    sketches: np.ndarray,
+    addresses: np.ndarray,
+    counts: np.ndarray,
+    threshold: float,
+    least_agreement: int,
+    parent: np.ndarray,
+) -> None:
+    """Joins the sets of documents that share a bucket and are exactly similar enough; one that is joined already is
+    not compared. parent: int64[c], set to the least document of each set. The others are those of `assign_near`."""
+    num_documents, num_bands = buckets.shape
+    members, fill = _empty_buckets(bucket_offsets)
+    table = np.empty(16, np.uint64)
+    for d in range(num_documents):
+        parent[d] = d
+        size = 0
+        for b in range(num_bands):
+            bucket = buckets[d, b]
+            if bucket < 0:
+                continue
+            for m in range(bucket_offsets[bucket], fill[bucket]):
+                other = members[m]
+                root, other_root = root_of(parent, d), root_of(parent, other)
+                if root == other_root or _agreement(sketches, d, other) < least_agreement:
+                    continue
+                if size == 0:
+                    size = table_size(counts[d])
+                    if size > len(table):
+                        table = np.empty(size, np.uint64)
+                    _fill(table, size, addresses[d], counts[d])
+                needed = _least_common(counts[d], counts[other], threshold)
+                if _common(table, size, addresses[other], counts[other], counts[other] - needed) >= needed:
+                    parent[max(root, other_root)] = min(root, other_root)
+            members[fill[bucket]] = d
+            fill[bucket] += 1
+    flatten(parent)
+
+
+@numba.njit(nogil=True, cache=True)
+def assign_near(
+    buckets: np.ndarray,
+    bucket_offsets: np.ndarray,
+    sketches: np.ndarray,
+    addresses: np.ndarray,
+    counts: np.ndarray,
     threshold: float,
     least_agreement: int,
     most_compared: int,
+    most_members: int,
+    num_fixed: int,
     survivor: np.ndarray,
     similarity: np.ndarray,
 ) -> int:
-    """Walks documents, which stand in the order of their rank; each is kept, or removed in favour of a kept one that is
-    exactly similar enough.
+    """Walks documents, which stand in the order of their rank; each is kept, or removed in favour of a kept one that
+    is exactly similar enough. Returns pairs compared exactly.
 
     buckets: int64[c, bands], -1 where a document shares its band with none; bucket_offsets: int64[num_buckets + 1].
-    survivor: int64[c], set to the survivor of each removed document (left at -1 for kept ones); similarity: float64[c].
-    Returns pairs compared exactly.
+    The first num_fixed documents are kept whatever they resemble.
+    sketches: uint8[c, k]. addresses: uint64[c] of sets of n-grams of counts: int64[c] elements.
+    survivor: int64[c], set to the survivor of each removed document and -1 for kept ones; similarity: float64[c], set.
     """
     num_documents, num_bands = buckets.shape
-    members = np.empty(bucket_offsets[-1], np.int64)
-    fill = bucket_offsets[:-1].copy()
-    seen = np.full(num_documents, -1, np.int64)
-    capacity = 64
-    found, agreements = np.empty(capacity, np.int64), np.empty(capacity, np.int64)
+    members, fill = _empty_buckets(bucket_offsets)
+    seen, found, agreements = (
+        np.empty(num_documents, np.int64),
+        np.empty(num_documents, np.int64),
+        np.empty(num_documents, np.int64),
+    )
+    table = np.empty(16, np.uint64)
     compared = 0
     for d in range(num_documents):
+        survivor[d], similarity[d], seen[d] = -1, 0.0, -1
         num_found = 0
-        for b in range(num_bands):
+        for b in range(num_bands if d >= num_fixed else 0):
             bucket = buckets[d, b]
             if bucket < 0:
                 continue
@@ -188,18 +264,15 @@ def assign_survivors(
                 if seen[other] == d:
                     continue
                 seen[other] = d
-                agreement = 0
-                for k in range(signatures.shape[1]):
-                    agreement += signatures[d, k] == signatures[other, k]
+                agreement = _agreement(sketches, d, other)
                 if agreement >= least_agreement:
-                    if num_found == capacity:
-                        found, agreements = (
-                            np.append(found, np.empty_like(found)),
-                            np.append(agreements, np.empty_like(agreements)),
-                        )
-                        capacity *= 2
                     found[num_found], agreements[num_found] = other, agreement
                     num_found += 1
+        size = table_size(counts[d])
+        if num_found > 0:
+            if size > len(table):
+                table = np.empty(size, np.uint64)
+            _fill(table, size, addresses[d], counts[d])
         for _ in range(min(num_found, most_compared)):
             best = 0
             for f in range(1, num_found):
@@ -208,15 +281,16 @@ def assign_survivors(
             agreements[best] = -1
             other = found[best]
             compared += 1
-            exact = jaccard(
-                grams[gram_offsets[d] : gram_offsets[d + 1]], grams[gram_offsets[other] : gram_offsets[other + 1]]
-            )
-            if exact >= threshold:
-                survivor[d], similarity[d] = other, exact
+            needed = _least_common(counts[d], counts[other], threshold)
+            common = _common(table, size, addresses[other], counts[other], counts[other] - needed)
+            if common >= needed:
+                survivor[d] = other
+                similarity[d] = common / (counts[d] + counts[other] - common)
                 break
         if survivor[d] < 0:
             for b in range(num_bands):
-                if buckets[d, b] >= 0:
-                    members[fill[buckets[d, b]]] = d
-                    fill[buckets[d, b]] += 1
+                bucket = buckets[d, b]
+                if bucket >= 0 and fill[bucket] - bucket_offsets[bucket] < most_members:
+                    members[fill[bucket]] = d
+                    fill[bucket] += 1
     return compared

@@ -2,8 +2,8 @@
 
 Policy for a record that is not plain text:
 
-* invalid UTF-8, a malformed JSON line, a text that is missing or not a string, a text of blanks only: the record is set
-  aside (`Rejected`, with its reason);
+* invalid UTF-8, a malformed JSON line, a text that is missing or not a string, a text of blanks only, a record that is
+  too long to be held: the record is set aside (`Rejected`, with its reason);
 * a lone surrogate (JSON can hold one, UTF-8 cannot) becomes U+FFFD, a NUL character is removed: the document stays, the
   repair is counted.
 
@@ -18,6 +18,7 @@ MALFORMED_JSON = "malformed JSON"
 MISSING_TEXT = "text missing"
 TEXT_NOT_A_STRING = "text not a string"
 EMPTY = "empty"
+TOO_LONG = "too long"
 
 LONE_SURROGATE = "lone surrogate replaced by U+FFFD"
 NUL = "NUL removed"
@@ -26,12 +27,12 @@ NUL = "NUL removed"
 @dataclass(frozen=True, slots=True)
 class Document:
     """One text. Documents of one `group` (a source file, a package) are never divided between training and held-out
-    text."""
+    text; without a group a text is its own, and equal texts share it."""
 
     id: str
     text: str
     domain: str
-    group: str
+    group: str | None
     source: str
 
 
@@ -41,6 +42,7 @@ class Rejected:
 
     id: str
     domain: str
+    source: str
     reason: str
     detail: str
     num_bytes: int
@@ -68,14 +70,16 @@ def clean(text: str, repairs: Counter[str]) -> str:
     return text
 
 
-def admit(value: object, place: Place, *, group: str, repairs: Counter[str], num_bytes: int = 0) -> Document | Rejected:
+def admit(
+    value: object, place: Place, *, group: str | None, repairs: Counter[str], num_bytes: int = 0
+) -> Document | Rejected:
     """The document of a record's text field, or why there is none.
 
     `value` may be bytes, which are decoded strictly. `num_bytes` is the size of the record if it is more than the text.
     """
 
     def rejected(reason: str, detail: str = "", size: int = 0) -> Rejected:
-        return Rejected(place.id, place.domain, reason, detail, num_bytes or size)
+        return Rejected(place.id, place.domain, place.source, reason, detail, num_bytes or size)
 
     if value is None:
         return rejected(MISSING_TEXT)

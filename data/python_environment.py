@@ -191,7 +191,7 @@ def _docstrings(file: SourceFile, repairs: Counter[str]) -> Iterator[Record]:
             tree = ast.parse(content)
     except (OSError, SyntaxError, ValueError, RecursionError, MemoryError) as error:
         size = file.path.stat().st_size if file.path.is_file() else 0
-        yield Rejected(file.name, "reference", NOT_PARSED, f"{type(error).__name__}: {error}", size)
+        yield Rejected(file.name, "reference", file.package, NOT_PARSED, f"{type(error).__name__}: {error}", size)
         return
     for node, qualified in _definitions(tree):
         text = ast.get_docstring(node)
@@ -240,7 +240,7 @@ def _licences(name: str, distribution: importlib.metadata.Distribution, repairs:
             try:
                 content = Path(str(entry.locate())).read_bytes()
             except OSError as error:
-                yield Rejected(place.id, "licence", MISSING_TEXT, str(error), 0)
+                yield Rejected(place.id, "licence", place.source, MISSING_TEXT, str(error), 0)
                 continue
             yield admit(content, place, group=f"package/{name}", repairs=repairs)
 

@@ -24,6 +24,8 @@ BASELINE_STYLES = {"gzip-9": (ORANGE, "--"), "xz-9e": (RED, ":")}
 WIDTH_INCHES, ROW_INCHES = 7.6, 2.7
 MOST_POINTS = 400  # of a curve; more cannot be told apart on the page
 NEXT_STYLE = (BLUE, "-.")
+STACK_COLORS = (BLUE, ORANGE, GREEN, PINK, SKY, RED)
+REST, REST_COLOR = "others", "#8b9398"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -152,6 +154,56 @@ def export_forms(num_bytes: Mapping[str, int], increases: Mapping[str, float], r
     _label(left, "Size", "megabytes", "")
     _label(right, "Loss of quality", "increase of bits per byte, %", "")
     return figure
+
+
+def funnel(steps: Sequence[str], panels: Mapping[str, Mapping[str, Sequence[float]]]) -> "Figure":
+    """Bars of what is left after each step, the first on top: a panel for each unit, in which the groups are stacked.
+
+    panels: unit -> group -> value at each step. The groups with most at the first step of the first unit have a colour
+    each, the rest share one. A bar is labelled with its sum and with that share of the first bar.
+    """
+    groups = list(next(iter(panels.values())))
+    ordered = sorted(groups, key=lambda group: -next(iter(panels.values()))[group][0])
+    own = ordered if len(groups) <= len(STACK_COLORS) else ordered[: len(STACK_COLORS) - 1]
+    rest = [group for group in ordered if group not in own]
+    figure, axes_of = _figure(len(panels), columns=len(panels))
+    places = np.arange(len(steps))[::-1]
+    for axes, (unit, values) in zip(axes_of, panels.items(), strict=True):
+        stacks = {
+            group: (np.asarray(values[group], float), color) for group, color in zip(own, STACK_COLORS, strict=False)
+        }
+        if rest:
+            stacks[f"{len(rest)} {REST}"] = np.sum([values[group] for group in rest], axis=0), REST_COLOR
+        left = np.zeros(len(steps))
+        for group, (widths, color) in stacks.items():
+            axes.barh(places, widths, left=left, color=color, height=0.72, label=group.replace("$", r"\$"))
+            left = left + widths
+        for place, width in zip(places, left, strict=True):
+            share = f" · {_percent(width / left[0])}" if left[0] else ""
+            axes.annotate(
+                f"{_short(width)}{share}", (width, place), (3, 0), textcoords="offset points", va="center", fontsize=7,
+                color=INK,
+            )  # fmt: skip
+        axes.set_yticks(places, steps if axes is axes_of[0] else [""] * len(steps))
+        axes.grid(visible=False, axis="y")
+        axes.set_xlim(0, max(float(left.max()), 1.0) * 1.5)  # room for the labels
+        axes.xaxis.set_major_formatter(lambda value, position: _short(value))
+        axes.locator_params(axis="x", nbins=4)
+        _label(axes, unit, "", "")
+    if len(groups) > 1:
+        handles, labels = axes_of[0].get_legend_handles_labels()
+        figure.legend(
+            handles, labels, loc="outside lower center", ncols=min(len(labels), 4), frameon=False, fontsize=8,
+            labelcolor=INK,
+        )  # fmt: skip
+    return figure
+
+
+def _percent(share: float) -> str:
+    """100 % only for all, and 0 % only for nothing."""
+    if 0.995 <= share < 1:
+        return f"{min(share, 0.9999):.2%}"
+    return f"{share:.2%}" if 0 < share < 0.01 else f"{share:.0%}"
 
 
 def _figure(num_panels: int, columns: int = 1) -> tuple["Figure", list["Axes"]]:

@@ -17,6 +17,7 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from data.errors import InputError
+from data.judged_item import JudgedItem
 from eval.tasks.items import Item
 from eval.tasks.templates import GENERATORS, template_items
 
@@ -142,12 +143,12 @@ def digest(names: Sequence[str]) -> str:
     return state.hexdigest()
 
 
-def fixed_texts(names: Sequence[str], waived: Sequence[str] = ()) -> Iterator[str]:
+def fixed_texts(names: Sequence[str], waived: Sequence[str] = ()) -> Iterator[JudgedItem]:
     """Every item that does not come from held-out text, with its right answer: what training text must not hold.
 
-    Template items are short (mostly under 13 words), so that an n-gram rule passes over them; items of lm-eval's tasks
-    are read through lm-eval. Raises InputError for a task that cannot be read (no network, not in the cache), unless it
-    stands in `waived`, and for a waiver that names no task.
+    Template items are short (mostly under 8 words), so that decontamination counts them and passes over them; items of
+    lm-eval's tasks are read through lm-eval. Raises InputError for a task that cannot be read (no network, not in the
+    cache), unless it stands in `waived`, and for a waiver that names no task.
     """
     suites = load_suites(names)
     tasks = [task for suite in suites for task in suite.tasks]
@@ -158,9 +159,16 @@ def fixed_texts(names: Sequence[str], waived: Sequence[str] = ()) -> Iterator[st
         )
     for task in tasks:
         if task.source == "template":
-            yield from (item.choices[item.gold] for item in fixed_items(task))
+            for number, item in enumerate(fixed_items(task)):
+                yield JudgedItem(task.name, str(number), item.choices[item.gold])
         elif task.source == "lm_eval" and task.name not in waived:
             require_harness()
             from eval.harness import task_texts
 
-            yield from task_texts(task.name)
+            try:
+                for number, text in enumerate(task_texts(task.name)):
+                    yield JudgedItem(task.name, str(number), text)
+            except InputError as error:
+                raise InputError(
+                    f"{error}; or name it in suites.waived_tasks, to train on text that may hold its items"
+                ) from None

@@ -1,4 +1,4 @@
-"""Commands on the store: list, lineage, verify, explain, seen, gc. Run as `python -m stages COMMAND`."""
+"""Commands on the store: list, lineage, verify, explain, seen, dropped, gc. Run as `python -m stages COMMAND`."""
 
 import argparse
 from collections.abc import Iterable
@@ -8,6 +8,7 @@ from data.errors import InputError
 from stages import fingerprint, manifest
 from stages.cli import add_root_argument
 from stages.manifest import Manifest
+from stages.out_file import check_place
 from stages.resolve import MissingInput, Resolver, lineage
 from stages.store import Artifact, Store
 
@@ -38,6 +39,17 @@ def add_commands(parser: argparse.ArgumentParser) -> None:
     seen.add_argument("--out", type=Path, help="write a line of JSON for each of these documents into this file")
     seen.set_defaults(command=_seen)
 
+    dropped = commands.add_parser("dropped", help="which documents a corpus does not hold, and why")
+    dropped.add_argument("artifact", help="a corpus: key, first digits of it, name or path")
+    dropped.add_argument("--reason", default="", help="only for this reason, or for all that begin so (quality)")
+    dropped.add_argument("--domain", default="", help="only of this domain")
+    dropped.add_argument("--language", default="", help="only in this language, as en")
+    dropped.add_argument("--source", default="", help="only from this file")
+    dropped.add_argument("--id", default="", help="what became of this document")
+    dropped.add_argument("--show", type=int, default=20, metavar="N", help="documents to show (default: 20)")
+    dropped.add_argument("--out", type=Path, help="write them all into this .parquet or .jsonl file")
+    dropped.set_defaults(command=_dropped)
+
     collect = commands.add_parser(
         "gc", help="remove what the given recipes do not use (shows it only, unless --delete)"
     )
@@ -46,7 +58,7 @@ def add_commands(parser: argparse.ArgumentParser) -> None:
     collect.add_argument("--delete", action="store_true")
     collect.set_defaults(command=_collect)
 
-    for command in (listing, tree, check, explain, seen, collect):
+    for command in (listing, tree, check, explain, seen, dropped, collect):
         add_root_argument(command)
 
 
@@ -123,7 +135,7 @@ def _names(entries: Iterable[manifest.InputEntry]) -> str:
 
 
 def _seen(arguments: argparse.Namespace) -> None:
-    from stages.pretrain.seen import check_place, read_past, seen, summary, write_lines
+    from stages.pretrain.seen import read_past, seen, summary, write_lines
 
     if arguments.out:
         check_place(arguments.out)
@@ -140,6 +152,25 @@ def _seen(arguments: argparse.Namespace) -> None:
         )
     for first, last in past.excluded:
         print(f"left out: draws {first} to {last - 1}")
+
+
+def _dropped(arguments: argparse.Namespace) -> None:
+    from stages.curate import query
+    from stages.curate.dropped_table import show
+
+    if arguments.out:
+        check_place(arguments.out)
+        query.check_format(arguments.out)
+    corpus = Store(arguments.root).lookup(arguments.artifact)
+    query.require_corpus(corpus)
+    names = ("reason", "domain", "language", "source", "id")
+    asked = query.Query(**{name: getattr(arguments, name) for name in names})
+    query.require_some(corpus, asked)
+    if arguments.out:
+        written = query.write(corpus, asked, arguments.out)
+        print(f"{written:,} documents in {arguments.out}")
+    else:
+        show(corpus, asked, most=arguments.show)
 
 
 def _collect(arguments: argparse.Namespace) -> None:

@@ -1,11 +1,13 @@
 """The README says what is there."""
 
+import importlib.util
 import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
-from stages.recipe import STAGES
+from stages.recipe import STAGES, load
 
 REPOSITORY = Path(__file__).parents[1]
 README = (REPOSITORY / "README.md").read_text()
@@ -26,6 +28,21 @@ def test_the_commands_on_the_store_exist() -> None:
         [sys.executable, "-m", "stages", "--help"], cwd=REPOSITORY, capture_output=True, text=True, check=True
     )
     assert shown and all(command in result.stdout for command in shown)
+
+
+def test_tables_of_recipes_are_valid(tmp_path: Path) -> None:
+    """As they stand there, with a name; whether their files are there is not asked."""
+    shown = re.findall(r"^```toml\n(.*?)^```", README, re.MULTILINE | re.DOTALL)
+    for number, table in enumerate(shown):
+        path = tmp_path / f"{number}.toml"
+        path.write_text(f'name = "shown"\n{table}')
+        assert set(tomllib.loads(table)) <= set(load(path).model_dump())
+    assert shown
+
+
+def test_modules_that_commands_run_exist() -> None:
+    for module in set(re.findall(r"python -m ([\w.]+)", README)):
+        assert importlib.util.find_spec(module), module
 
 
 def test_make_targets_exist() -> None:

@@ -1,4 +1,10 @@
-"""A curated corpus as its readers find it: one Parquet file for each domain, in train/ and in heldout/."""
+"""A curated corpus as its readers find it.
+
+train/<domain>-<nnnnn>.parquet, heldout/<domain>-<nnnnn>.parquet: the documents (id, text, domain, group, source,
+language), in the order of the sources, FILE_BYTES of text or a little more in a file.
+index/<split>/<domain>-<nnnnn>.arrow: the same documents' signatures, row by row, by which a later corpus is
+compared with this one.
+"""
 
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -7,23 +13,38 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 TRAIN, HELDOUT = SPLITS = ("train", "heldout")
+FILE_BYTES = 64 << 20
+NUMBER_DIGITS = 5
 
 
-def domain_path(corpus: Path, split: str, domain: str) -> Path:
-    """Where the documents of a domain are: columns id, text, domain, group, source."""
-    return corpus / split / f"{domain}.parquet"
+def file_path(corpus: Path, split: str, domain: str, number: int) -> Path:
+    """Where a file of a domain's documents is."""
+    return corpus / split / f"{domain}-{number:0{NUMBER_DIGITS}}.parquet"
 
 
-def domain_paths(corpus: Path, split: str) -> dict[str, Path]:
-    """Domain -> its file, in the order of the names."""
-    return {path.stem: path for path in sorted((corpus / split).glob("*.parquet"))}
+def index_path(corpus: Path, split: str, documents: Path) -> Path:
+    """Where the signatures of a file of documents are."""
+    return corpus / "index" / split / f"{documents.stem}.arrow"
+
+
+def domain_paths(corpus: Path, split: str) -> dict[str, list[Path]]:
+    """Domain -> its files in order; domains in the order of their names."""
+    found: dict[str, list[tuple[int, Path]]] = {}
+    for path in (corpus / split).glob("*.parquet"):
+        domain, _, number = path.stem.rpartition("-")
+        found.setdefault(domain, []).append((int(number), path))
+    return {domain: [path for _, path in sorted(found[domain])] for domain in sorted(found)}
 
 
 def read_domains(corpus: Path, split: str, columns: tuple[str, ...]) -> "dict[str, pa.Table]":
-    """Domain -> these columns of all its documents."""
+    """Domain -> these columns of all its documents, which are all in memory: for held-out text and short columns."""
+    import pyarrow as pa
     import pyarrow.parquet as pq
 
-    return {domain: pq.read_table(path, columns=list(columns)) for domain, path in domain_paths(corpus, split).items()}
+    return {
+        domain: pa.concat_tables([pq.read_table(path, columns=list(columns)) for path in paths])
+        for domain, paths in domain_paths(corpus, split).items()
+    }
 
 
 def heldout_texts(corpus: Path) -> dict[str, list[tuple[str, str]]]:

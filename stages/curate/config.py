@@ -1,109 +1,25 @@
-"""The `[curate]` table of a recipe, and its list of sources."""
+"""The `[curate]` table of a recipe."""
 
 from enum import StrEnum
+from typing import Literal
 
 from pydantic import Field, field_validator, model_validator
 
 from data.banding import NearDuplicateSettings
-from data.python_environment import DOMAINS
-from data.quality_rules import Preset
+from data.pii_kinds import DEFAULT_KINDS, PiiKind
+from data.quality_rules import Preset, QualityRules
 from stages.config import StageConfig, runtime, shared
+from stages.curate.source import Kind, Source
 from stages.suites import SuitesConfig
 
-DOMAIN_PATTERN = r"^[a-z0-9][a-z0-9_-]{0,63}$"
+LANGUAGE = r"^[a-z]{2,3}$"
 
 
-class Kind(StrEnum):
-    """Where a source's text is."""
+class Uncovered(StrEnum):
+    """What becomes of a document in a language that no quality rule covers."""
 
-    JSONL = "jsonl"
-    PARQUET = "parquet"
-    TEXT = "text"
-    HUGGINGFACE = "huggingface"
-    PYTHON_ENVIRONMENT = "python-environment"
-
-
-RECORD_FIELDS = {"text_field", "id_field", "group_field"}
-FIELDS_OF: dict[Kind, set[str]] = {
-    Kind.JSONL: {"path", "domain", *RECORD_FIELDS},
-    Kind.PARQUET: {"path", "domain", *RECORD_FIELDS},
-    Kind.TEXT: {"path", "domain"},
-    Kind.HUGGINGFACE: {"name", "subset", "split", "revision", "domain", *RECORD_FIELDS},
-    Kind.PYTHON_ENVIRONMENT: {"domains", "packages", "package_source_bytes"},
-}
-FIELDS_OF_ALL = {"kind", "quality", "max_bytes"}
-REQUIRED = {"path", "name", "domain"}
-
-
-class Source(StageConfig):
-    """One source of text. Which fields have a meaning depends on `kind`; any other one must be left out."""
-
-    kind: Kind = Field(
-        description="jsonl, parquet, text (a file is a document), huggingface, or python-environment (documentation "
-        "that this installation carries)"
-    )
-    domain: str = Field("", description="Domain of its documents; python-environment has its own domains")
-    path: str = Field(
-        "",
-        description="jsonl, parquet, text: a file or a glob such as corpus/**/*.jsonl (jsonl and text: also .gz, .zst)",
-    )
-    name: str = Field("", description="huggingface: name of the dataset, or a local folder")
-    subset: str | None = Field(None, description="huggingface: the dataset's configuration")
-    split: str = Field("train", description="huggingface: the split to read")
-    revision: str | None = Field(None, description="huggingface: commit or tag; a commit needs no look-up")
-    text_field: str = Field("text", description="Field or column of the text")
-    id_field: str | None = Field(
-        None, description="Field that names the document; by default its place in the source does"
-    )
-    group_field: str | None = Field(
-        None,
-        description="Field whose values are not divided between training and held-out text; default: each text alone",
-    )
-    domains: tuple[str, ...] = Field(DOMAINS, description="python-environment: which of its domains to take")
-    packages: tuple[str, ...] = Field(
-        (),
-        description="python-environment: packages whose docstrings are read beside the standard library's; * for all",
-    )
-    package_source_bytes: int | None = Field(
-        None, ge=1, description="python-environment: source of packages to parse at most (about 6 MB a second)"
-    )
-    quality: Preset = Field(
-        Preset.AUTO,
-        description="Rules the text is judged by; auto: the domain's own for python-environment, else prose",
-    )
-    max_bytes: int | None = Field(None, ge=1, description="Stop reading once a domain of this source has so much text")
-
-    @model_validator(mode="after")
-    def _fields_fit_the_kind(self) -> "Source":
-        fields = FIELDS_OF[self.kind]
-        idle = [
-            name
-            for name in self.model_fields_set
-            if name not in fields | FIELDS_OF_ALL and getattr(self, name) != type(self).model_fields[name].default
-        ]
-        if idle:
-            raise ValueError(
-                f"{', '.join(sorted(idle))} has no effect on a source of kind {self.kind.value}; leave it out"
-            )
-        missing = [name for name in sorted(fields & REQUIRED) if not getattr(self, name)]
-        if missing:
-            raise ValueError(f"a source of kind {self.kind.value} needs {' and '.join(missing)}")
-        return self
-
-    @field_validator("domain")
-    @classmethod
-    def _domain_is_a_file_name(cls, domain: str) -> str:
-        import re
-
-        if domain and not re.fullmatch(DOMAIN_PATTERN, domain):
-            raise ValueError(f"{domain!r} cannot name a domain: use lower-case letters, digits, - and _")
-        return domain
-
-    @property
-    def label(self) -> str:
-        """The source in a few words, for people."""
-        where = self.path or self.name
-        return f"{self.kind.value} {where}" if where else self.kind.value
+    KEEP = "keep"
+    DROP = "drop"
 
 
 class CurateConfig(StageConfig):
@@ -120,17 +36,52 @@ class CurateConfig(StageConfig):
     )
     heldout_max_bytes: int = Field(1_000_000, ge=1, description="Held-out text of a domain at most")
     heldout_seed: int = Field(0, ge=-(2**63), lt=2**63, description="Draws the held-out groups")
+    identify_languages: bool = Field(
+        True, description="Find out each document's language; without it rules for one language alone do not apply"
+    )
+    languages: tuple[str, ...] = Field(
+        (), description="Languages to keep, as en, zh or unknown (ISO codes); empty: all of them"
+    )
+    uncovered_languages: Uncovered = Field(
+        Uncovered.KEEP, description="A document in a language that no quality rule covers: keep it or drop it"
+    )
+    language_rules: dict[str, dict[str, float]] = Field(
+        {},
+        description='Language: bounds that replace the preset\'s there, as {fi = {"most mean word length" = 14}}',
+    )
+    pii: tuple[PiiKind, ...] = Field(
+        DEFAULT_KINDS, description="What to replace by a placeholder: secret, email, iban, card, ip, phone; [] for none"
+    )
+    classifier: str = runtime("", description="Path of a quality classifier (stages.curate.train); empty: none")
+    classifier_least: float = Field(
+        0.5, ge=0, le=1, description="Documents that the classifier scores lower are dropped"
+    )
+    perplexity_model: str = runtime("", description="Path of an n-gram model (stages.curate.train); empty: none")
+    perplexity_most: float = Field(
+        8.0, gt=0, description="Bits per byte by the n-gram model above which a document is dropped"
+    )
+    repeated_line_documents: int = Field(
+        0, ge=0, description="A line that stands in more documents than this is removed from all; 0: none is"
+    )
+    repeated_line_characters: int = Field(
+        40, ge=1, description="Lines of fewer characters are never removed for being repeated"
+    )
     near_threshold: float = Field(
         0.8, gt=0, le=1, description="Jaccard similarity of word n-grams from which a text is a near duplicate"
     )
     near_ngram_words: int = Field(
         5, ge=2, le=50, description="Words in an n-gram; shorter texts are compared exactly only"
     )
-    near_bands: int = Field(14, ge=1, le=256, description="MinHash bands: more find more pairs")
-    near_rows: int = Field(
-        8, ge=1, le=64, description="MinHash rows of a band: more find fewer pairs below the threshold"
+    near_recall: float = Field(
+        0.99, ge=0.5, lt=1, description="Wanted probability of finding a pair at the threshold: sets bands and rows"
     )
     overlap_ngram_words: int = Field(13, ge=5, le=50, description="Words in an n-gram for decontamination")
+    overlap_short_words: int = Field(
+        8,
+        ge=1,
+        le=50,
+        description="Suite items of fewer words are not looked for; of more, but no n-gram, as a whole",
+    )
     overlap_text_share: float = Field(
         0.5,
         gt=0,
@@ -143,18 +94,63 @@ class CurateConfig(StageConfig):
         le=1,
         description="A training text goes if it holds this share of the n-grams of one held-out text or suite item",
     )
+    known_corpora: tuple[str, ...] = runtime(
+        (), description="Folders of curated corpora: what repeats their documents is dropped"
+    )
     suites: SuitesConfig = shared(SuitesConfig)
     warn_lost_share: float = runtime(
         0.5, ge=0, le=1, description="Warn if a domain loses more than this share of its bytes"
     )
+    most_lost_share: float = runtime(
+        0.95, ge=0, le=1, description="Fail if a source or a language loses more than this share of its bytes"
+    )
+    lost_share_documents: int = runtime(
+        100, ge=1, description="Sources and languages of fewer documents do not fail for what they lose"
+    )
     workers: int = runtime(2, ge=1, description="Threads; the result does not depend on them")
+    executor: Literal["threads", "ray"] = runtime("threads", description="Where shards are worked on")
+    ray_address: str = runtime("", description="Address of a Ray cluster; empty: one of this machine's own")
+
+    @field_validator("languages")
+    @classmethod
+    def _languages_are_codes(cls, languages: tuple[str, ...]) -> tuple[str, ...]:
+        import re
+
+        for language in languages:
+            if language != "unknown" and not re.fullmatch(LANGUAGE, language):
+                raise ValueError(f"languages: {language!r} is no code; write it as en, zh or ceb, or unknown")
+        return languages
 
     @model_validator(mode="after")
-    def _near_duplicates_are_found(self) -> "CurateConfig":
+    def _settings_agree(self) -> "CurateConfig":
         self.near_duplicates()
+        self.quality_rules(())
+        if not self.identify_languages and (self.languages or self.language_rules):
+            raise ValueError("languages and language_rules have no effect unless identify_languages is true")
+        if self.executor == "threads" and self.ray_address:
+            raise ValueError('ray_address has no effect unless executor = "ray"')
         return self
+
+    def idle(self) -> list[str]:
+        """The settings that were made and have no effect, for want of another one."""
+        needs = {
+            "classifier_least": self.classifier,
+            "perplexity_most": self.perplexity_model,
+            "repeated_line_characters": self.repeated_line_documents,
+            "uncovered_languages": self.identify_languages,
+        }
+        defaults = type(self).model_fields
+        return [name for name, need in needs.items() if not need and getattr(self, name) != defaults[name].default]
 
     def near_duplicates(self) -> NearDuplicateSettings:
         return NearDuplicateSettings(
-            threshold=self.near_threshold, ngram_words=self.near_ngram_words, bands=self.near_bands, rows=self.near_rows
+            threshold=self.near_threshold, ngram_words=self.near_ngram_words, recall=self.near_recall
+        )
+
+    def quality_rules(self, presets: tuple[Preset, ...]) -> QualityRules:
+        """The rules of a source's presets, with the recipe's own bounds."""
+        return QualityRules(
+            presets=tuple(preset for preset in presets if preset is not Preset.NONE),
+            language_rules=self.language_rules,
+            uncovered=self.uncovered_languages.value,
         )

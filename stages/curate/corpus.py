@@ -1,165 +1,196 @@
-"""The corpus while it is being curated: shards of documents, and the record of all that was dropped."""
+"""All documents of a run as columns of numbers, in the order of reading, and what became of each.
 
-import threading
-from collections import Counter
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+This is what the main process holds, about 60 bytes a document; texts and names stay in the shards' files.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
-from typing import Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
+import pyarrow.compute as pc
 
-from data.documents import Rejected
-from data.quality_rules import Preset
-from data.tables import SCHEMA, text_buffers
-from stages.executor import map_shards
-from stages.journal import Journal
+from data.signatures import DocumentShard
+from stages.curate.known import KnownShard
+from stages.curate.shard import Shard, column
+from stages.curate.work import read_arrow, whole_file, write_arrow
 
-DROPPED_SCHEMA = pa.schema(
-    [
-        ("id", pa.string()),
-        ("domain", pa.string()),
-        ("reason", pa.string()),
-        ("detail", pa.string()),
-        ("value", pa.float64()),
-        ("num_bytes", pa.int64()),
-    ]
-)
-COMPRESSION = "zstd"
-
-Item = TypeVar("Item")
-Result = TypeVar("Result")
+DIRECTORY = pa.schema([("texts", pa.string()), ("num_documents", pa.int64())])
+RENAMED = pa.schema([("row", pa.int64()), ("name", pa.string())])
+KEPT = 0  # no fate
 
 
-@dataclass(frozen=True)
-class Shard:
-    """Documents of one domain on one side of the held-out split, in a batch of `data.tables.SCHEMA`."""
+class Corpus:
+    """known: documents of corpora that were curated before; they stand in front of the rows of the own shards in what
+    `everything` gives, and are never dropped."""
 
-    batch: pa.RecordBatch
-    preset: Preset
-    heldout: bool = False
+    def __init__(self, shards: Sequence[Shard], known: Sequence[KnownShard]) -> None:
+        self.shards = [shard for shard in shards if shard.num_documents]
+        self.known = list(known)
+        self.first = np.cumsum([0, *(shard.num_documents for shard in self.shards)])
+        self.num_documents = int(self.first[-1])
+        self.num_known = sum(shard.num_documents for shard in known)
+        self.num_bytes = self._rows("num_bytes", np.int64)
+        self.quality = self._rows("quality", np.float64)
+        self.heldout = np.zeros(self.num_documents, bool)
+        self.fates: list[str] = []
+        self.fate = np.zeros(self.num_documents, np.uint8)
+        self.score = np.full(self.num_documents, np.nan)
+        self.survivor = np.full(self.num_documents, -1, np.int64)
 
     @property
-    def domain(self) -> str:
-        return self.batch.column("domain")[0].as_py()
+    def alive(self) -> np.ndarray:
+        return self.fate == KEPT
 
-    @property
-    def texts(self) -> pa.LargeStringArray:
-        return self.batch.column("text")
+    def keys(self, name: str) -> np.ndarray:
+        """uint64[num_documents]: id_hash or group_hash."""
+        return self._rows(name, np.uint64)
 
-    @property
-    def num_bytes(self) -> np.ndarray:
-        """int64[num_rows], of UTF-8 text."""
-        return np.diff(text_buffers(self.texts)[1])
+    def domains(self) -> tuple[list[str], np.ndarray]:
+        """The names of the domains, in order, and the place of each document's domain among them."""
+        names = sorted({shard.domain for shard in self.shards})
+        places = [names.index(shard.domain) for shard in self.shards]
+        return names, np.repeat(np.array(places, np.int64), [shard.num_documents for shard in self.shards])
 
+    def place(self, row: int) -> tuple[Shard, int]:
+        """The shard of a row and its place in it."""
+        number = int(np.searchsorted(self.first, row, side="right")) - 1
+        return self.shards[number], row - int(self.first[number])
 
-@dataclass
-class Dropped:
-    """Every record that left the corpus, with why."""
+    def rows_of(self, number: int) -> slice:
+        """The rows of a shard."""
+        return slice(int(self.first[number]), int(self.first[number + 1]))
 
-    rows: dict[str, list[Any]] = field(default_factory=lambda: {name: [] for name in DROPPED_SCHEMA.names})
-    documents: dict[str, Counter[str]] = field(default_factory=dict)
-    num_bytes: dict[str, Counter[str]] = field(default_factory=dict)
+    def document_shards(self) -> list[DocumentShard]:
+        """Known documents first, then the own ones, for the search for duplicates."""
+        own = [
+            DocumentShard(texts=shard.texts_path, signatures=shard.signatures_path, num_documents=shard.num_documents)
+            for shard in self.shards
+        ]
+        return [shard.documents for shard in self.known] + own
 
-    def add(self, *, id: str, domain: str, reason: str, detail: str, value: float | None, num_bytes: int) -> None:
-        for name, entry in (
-            ("id", id),
-            ("domain", domain),
-            ("reason", reason),
-            ("detail", detail),
-            ("value", value),
-            ("num_bytes", num_bytes),
-        ):
-            self.rows[name].append(entry)
-        self.documents.setdefault(domain, Counter())[reason] += 1
-        self.num_bytes.setdefault(domain, Counter())[reason] += num_bytes
+    def drop(self, reason: str, rows: np.ndarray, score: np.ndarray, survivor: np.ndarray) -> None:
+        """Give the rows (int64[k]) their fate. survivor: int64[k], places in `document_shards`."""
+        if not len(rows):
+            return
+        assert (self.fate[rows] == KEPT).all(), "a document has one fate"
+        if reason not in self.fates:
+            self.fates.append(reason)
+        self.fate[rows] = self.fates.index(reason) + 1
+        self.score[rows], self.survivor[rows] = score, survivor
 
-    def add_rejected(self, record: Rejected) -> None:
-        self.add(
-            id=record.id,
-            domain=record.domain,
-            reason=record.reason,
-            detail=record.detail,
-            value=None,
-            num_bytes=record.num_bytes,
-        )
-
-    def table(self) -> pa.Table:
-        return pa.table(
-            [pa.array(self.rows[entry.name], entry.type) for entry in DROPPED_SCHEMA], schema=DROPPED_SCHEMA
-        )
-
-    def biggest_reason(self, domain: str | None = None) -> str:
-        """How many records of a domain or of the corpus were dropped, and what took most of them, for a message."""
-        total: Counter[str] = Counter()
-        for name, reasons in self.documents.items():
-            if domain in (None, name):
-                total.update(reasons)
-        if not total:
-            return "none dropped"
-        reason, count = min(total.items(), key=lambda entry: (-entry[1], entry[0]))
-        return f"{total.total()} dropped, {count} of them as {reason!r}"
+    def _rows(self, name: str, dtype: type) -> np.ndarray:
+        return np.concatenate([np.zeros(0, dtype), *(shard.rows(name) for shard in self.shards)])
 
 
-@dataclass(frozen=True)
-class Drop:
-    """A row of a shard that leaves, and why."""
+@dataclass(frozen=True, kw_only=True)
+class Directory:
+    """The names of all documents, known and own, by their place in `Corpus.document_shards`; for tasks elsewhere."""
 
-    row: int
-    reason: str
-    detail: str
-    value: float | None
+    folder: Path
 
+    def write(self, corpus: Corpus, renamed: dict[int, str]) -> None:
+        """renamed: own row -> its name, where that is not the one that its shard has."""
+        shards = corpus.document_shards()
+        rows = sorted(renamed)
+        lengths = [shard.num_documents for shard in shards]
+        tables = {
+            "shards.arrow": pa.table([[str(shard.texts) for shard in shards], lengths], schema=DIRECTORY),
+            "renamed.arrow": pa.table(
+                [[corpus.num_known + row for row in rows], [renamed[row] for row in rows]], schema=RENAMED
+            ),
+        }
+        for name, table in tables.items():
+            with whole_file(self.folder / name) as path:
+                write_arrow(path, table)
 
-def apply(shards: list[Shard], drops: Sequence[Sequence[Drop]], dropped: Dropped) -> list[Shard]:
-    """The shards without the rows that are to go, which are recorded. A shard that becomes empty is gone."""
-    left = []
-    for shard, leaving in zip(shards, drops, strict=True):
-        ids, sizes, domain = shard.batch.column("id"), shard.num_bytes, shard.domain
-        stays = np.ones(shard.batch.num_rows, bool)
-        for drop in leaving:
-            stays[drop.row] = False
-            dropped.add(
-                id=ids[drop.row].as_py(),
-                domain=domain,
-                reason=drop.reason,
-                detail=drop.detail,
-                value=drop.value,
-                num_bytes=int(sizes[drop.row]),
-            )
-        if stays.all():
-            left.append(shard)
-        elif stays.any():
-            left.append(replace(shard, batch=shard.batch.filter(pa.array(stays))))
-    return left
+    def names(self, places: np.ndarray) -> pa.StringArray:
+        """The ids of documents. places: int64[k]."""
+        paths, first, _, _ = self._open()
+        if not len(places):
+            return pa.array([], pa.string())
+        wanted, inverse = np.unique(places, return_inverse=True)
+        shard = np.searchsorted(first, wanted, side="right") - 1
+        parts = [
+            ids_of(Path(paths[number])).take(pa.array(wanted[shard == number] - first[number]))
+            for number in np.unique(shard).tolist()
+        ]
+        names = self.renamed(pa.concat_arrays(parts), wanted)
+        return names.take(pa.array(inverse))
 
+    def renamed(self, names: pa.StringArray, places: np.ndarray) -> pa.StringArray:
+        """The ids of documents whose shards have `names` for them. places: int64[k]."""
+        _, _, rows, new = self._open()
+        changed = np.isin(places, rows)
+        if not changed.any():
+            return names
+        at = np.searchsorted(rows, places[changed])
+        return pc.replace_with_mask(names, pa.array(changed), new.take(pa.array(at)))
 
-def map_with_progress(
-    function: Callable[[Item], Result], items: Sequence[Item], *, name: str, workers: int, journal: Journal
-) -> list[Result]:
-    """`map_shards` that reports how many shards are done."""
-    lock = threading.Lock()
-    done = 0
-
-    def one(item: Item) -> Result:
-        nonlocal done
-        result = function(item)
-        with lock:
-            done += 1
-            journal.progress(name, done, len(items), unit="shards")
-        return result
-
-    return map_shards(one, items, workers)
+    def _open(self) -> tuple[list[str], np.ndarray, np.ndarray, pa.StringArray]:
+        return _opened(self.folder, (self.folder / "renamed.arrow").stat().st_mtime_ns)
 
 
-def write(shards: Sequence[Shard], path: Path) -> tuple[int, int]:
-    """Write the documents of shards as one Parquet file; returns (documents, bytes of text)."""
-    documents = num_bytes = 0
-    with pq.ParquetWriter(path, SCHEMA, compression=COMPRESSION) as writer:
-        for shard in shards:
-            writer.write_batch(shard.batch)
-            documents += shard.batch.num_rows
-            num_bytes += int(shard.num_bytes.sum())
-    return documents, num_bytes
+def ids_of(texts: Path) -> pa.StringArray:
+    """The column of names of a shard of a run or of a known corpus."""
+    if texts.suffix == ".parquet":
+        import pyarrow.parquet as pq
+
+        return column(pq.read_table(texts, columns=["id"]), "id").cast(pa.string())
+    return column(read_arrow(texts), "id")
+
+
+@lru_cache(maxsize=2)
+def _opened(folder: Path, written: int) -> tuple[list[str], np.ndarray, np.ndarray, pa.StringArray]:
+    shards, renamed = read_arrow(folder / "shards.arrow"), read_arrow(folder / "renamed.arrow")
+    first = np.cumsum([0, *shards["num_documents"].to_pylist()])
+    return shards["texts"].to_pylist(), first, np.asarray(column(renamed, "row")), column(renamed, "name")
+
+
+def unique_names(corpus: Corpus, taken: np.ndarray) -> dict[int, str]:
+    """Ids are unique in a corpus: one that is taken gets a number. Returns row -> its new name, of the rows that need
+    one. taken: uint64, keys of further names that are not free."""
+    keys = corpus.keys("id_hash")
+    order = np.argsort(keys, kind="stable")
+    repeats = np.zeros(len(keys), bool)
+    repeats[order[1:]] = keys[order[1:]] == keys[order[:-1]]
+    repeats |= np.isin(keys, taken)
+    rows = np.flatnonzero(repeats)
+    if not len(rows):
+        return {}
+    return _numbered(rows, _ids_at(corpus, rows), np.union1d(keys, taken))
+
+
+def _numbered(rows: np.ndarray, names: Sequence[str], taken: np.ndarray) -> dict[int, str]:
+    """id~2, id~3, … in the order of the rows; a name whose key is taken is passed over."""
+    from data.keys import hash_keys
+
+    used: set[str] = set()
+    numbers: dict[str, int] = {}
+    found = {}
+    for row, name in zip(rows.tolist(), names, strict=True):
+        number = numbers.get(name, 1)
+        free = False
+        while not free:
+            number += 1
+            candidate = f"{name}~{number}"
+            (key,) = hash_keys(pa.array([candidate]))
+            at = np.searchsorted(taken, key)
+            free = candidate not in used and not (at < len(taken) and taken[at] == key)
+        numbers[name] = number
+        used.add(candidate)
+        found[row] = candidate
+    return found
+
+
+def _ids_at(corpus: Corpus, rows: np.ndarray) -> list[str]:
+    """The ids of rows (ascending) as their shards have them."""
+    found: list[str] = []
+    for number, shard in enumerate(corpus.shards):
+        chosen = corpus.rows_of(number)
+        mine = rows[(rows >= chosen.start) & (rows < chosen.stop)] - chosen.start
+        if len(mine):
+            found += ids_of(shard.texts_path).take(pa.array(mine)).to_pylist()
+    return found

@@ -1,274 +1,213 @@
 """The steps of curation, in the order in which they happen.
 
-1. read; records that are not text are set aside
-2. quality: each document by itself, so that this can stand before the split without a leak
-3. held-out split by group
-4. exact duplicates, then near duplicates; held-out text survives against training text
-5. decontamination of training text against held-out text and suite items
+1. read and judge each document by itself (`read`): so this can stand before the split without a leak
+2. lines that many documents share, if wanted (`lines`)
+3. one name for each document (`corpus`); the held-out split by group (`holdout`)
+4. exact duplicates, then near duplicates (`duplicates`); held-out text survives against training text
+5. decontamination of training text against held-out text and suite items (`overlap`)
+6. the record of what was dropped (`settle`), and the kept documents (`write`)
 
-A document that is dropped is recorded with its reason, and at the end in = training + held-out + dropped is asserted in
-documents and bytes, per domain.
+Each is a function mapped over shards by the executor, and leaves whole files in the work directory, behind which a
+killed run goes on. At the end read = training + held-out + dropped + edited is asserted in documents and bytes, for
+each source file and domain.
+
+The work directory takes as much disk as the kept text does uncompressed, twice that where lines are removed.
 """
 
+import json
+import shutil
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 
-from data.decontaminate import JudgedText
-from data.dedup import exact_survivors, fingerprints, near_duplicates, rank
-from data.errors import InputError
-from data.quality import NOT_JUDGED, judge
-from data.quality_rules import RULES
-from data.split import heldout_groups
 from eval.suites import fixed_texts
 from stages.base import Facts
-from stages.curate.artifact import HELDOUT, TRAIN, domain_path
+from stages.curate import audit, known, losses
+from stages.curate.accounting import Accounts
 from stages.curate.config import CurateConfig
-from stages.curate.corpus import COMPRESSION, Drop, Dropped, Shard, apply, map_with_progress, write
-from stages.curate.sources import Reading, as_facts, preset, read
+from stages.curate.corpus import Corpus, Directory, unique_names
+from stages.curate.duplicates import Run, ranks, remove_exact, remove_near
+from stages.curate.findings import findings
+from stages.curate.holdout import hold_out
+from stages.curate.overlap import find_overlaps
+from stages.curate.parts import plan_parts
+from stages.curate.progress import watched
+from stages.curate.read import ReadAndJudge
+from stages.curate.settle import Settle, fates
+from stages.curate.shard import DROPPED_FILE, SAMPLES_FILE, TALLY_FILE, Shard
+from stages.curate.work import read_arrow
+from stages.curate.write import WriteFile, plan_files
+from stages.executor import Executor, open_executor
+from stages.files import write_json
 from stages.journal import Journal
 
-EXACT = ("exact duplicate of training text", "exact duplicate of held-out text")
-NEAR = ("near duplicate of training text", "near duplicate of held-out text")
-HOLDS_HELDOUT, HOLDS_ITEM = "holds a held-out text", "holds a suite item"
-OVERLAP = ("overlap with held-out text", "overlap with suite items", HOLDS_HELDOUT, HOLDS_ITEM)
+WORK = "work"
+FINISHED = "facts.json"
 
 
 class Curation:
-    """One run of the stage: the shards as they become fewer, and what is found out on the way."""
+    """One run of the stage. `read` comes first and `settle` and `write` last; any other step may be left out."""
 
-    def __init__(self, config: CurateConfig, journal: Journal) -> None:
-        self.config = config
-        self.journal = journal
-        self.shards: list[Shard] = []
-        self.dropped = Dropped()
+    corpus: Corpus
+
+    def __init__(self, config: CurateConfig, out: Path, journal: Journal, executor: Executor) -> None:
+        self.config, self.journal, self.executor = _with_whole_paths(config), journal, executor
+        self.out = out.absolute()  # another process of the executor may stand elsewhere
+        self.work = self.out / WORK
+        self.work.mkdir(parents=True, exist_ok=True)
+        self.directory = Directory(folder=self.work)
         self.facts: dict[str, Any] = {}
-        self.documents_in: Counter[str] = Counter()
-        self.bytes_in: Counter[str] = Counter()
+        self.read_shards: tuple[Shard, ...] = ()
+        self.records: list[Path] = []
+        self.overlaps: list[Path] = []
+        self._ranks: np.ndarray | None = None
 
     def read(self) -> None:
-        taken: set[str] = set()
-        facts = []
-        for source in self.config.sources:
-            reading = Reading()
-            for batch in read(source, taken, reading, self.journal):
-                self.shards.append(Shard(batch, preset(source, batch.column("domain")[0].as_py())))
-            for record in reading.rejected:
-                self.dropped.add_rejected(record)
-                self.documents_in[record.domain] += 1
-                self.bytes_in[record.domain] += record.num_bytes
-            self.documents_in.update(reading.documents)
-            self.bytes_in.update(reading.text_bytes)
-            facts.append(as_facts(source, reading))
-        self.facts["sources"] = facts
-        self._require_text()
+        """Read all sources and judge each document."""
+        parts = plan_parts(self.config.sources)
+        folder = self.work / "read"
+        told = 0
 
-    def judge_quality(self) -> None:
-        verdicts = self._map(lambda shard: judge(shard.texts, shard.preset), "quality")
-        not_judged: dict[str, dict[str, int]] = {}
-        drops = []
-        for shard, verdict in zip(self.shards, verdicts, strict=True):
-            if not verdict.judged.all():
-                entry = not_judged.setdefault(shard.domain, {"documents": 0, "bytes": 0})
-                entry["documents"] += int((~verdict.judged).sum())
-                entry["bytes"] += int(shard.num_bytes[~verdict.judged].sum())
-            leaving = []
-            for row in np.nonzero(verdict.rule >= 0)[0].tolist():
-                rule = RULES[shard.preset][verdict.rule[row]]
-                leaving.append(Drop(row, f"quality: {rule.name}", f"bound {rule.bound:g}", float(verdict.value[row])))
-            drops.append(leaving)
-        self.facts["not_judged"] = {NOT_JUDGED: not_judged}
-        self.shards = apply(self.shards, drops, self.dropped)
-        self._require_text()
+        def tell(done: int | None = None, shards: str = "") -> None:
+            nonlocal told
+            told = told if done is None else done
+            self.journal.progress("read", told, len(parts), unit="parts", text=shards)
 
-    def split(self) -> None:
-        sizes: list[tuple[str, str, int]] = []
-        for shard in self.shards:
-            groups = shard.batch.column("group").to_pylist()
-            sizes += [(shard.domain, group, size) for group, size in zip(groups, shard.num_bytes.tolist(), strict=True)]
-        held = heldout_groups(
-            sizes,
-            fraction=self.config.heldout_fraction,
-            most_bytes=self.config.heldout_max_bytes,
-            seed=self.config.heldout_seed,
-        )
-        names = pa.array(sorted(held), pa.string())
-        divided = []
-        for shard in self.shards:
-            mask = pa.compute.is_in(shard.batch.column("group"), names)
-            for heldout, chosen in ((False, pa.compute.invert(mask)), (True, mask)):
-                batch = shard.batch.filter(chosen)
-                if batch.num_rows:
-                    divided.append(Shard(batch, shard.preset, heldout))
-        self.shards = divided
-        self.facts["heldout_groups"] = len(held)
+        tell(0)
+        with watched(folder, lambda shards: tell(shards=f"{shards} shards")):
+            found = self.executor.map(ReadAndJudge(config=self.config, folder=folder), parts, done=tell)
+        self.read_shards = tuple(shard for shards in found for shard in shards)
+        self.records = [shard.folder for shard in self.read_shards]
+        losses.require_records(self.accounts(), self.config.sources)
+        self._line_up(self.read_shards)
+
+    def remove_repeated_lines(self) -> None:
+        """Remove lines that stand in more documents than the configuration allows."""
+        if not self.config.repeated_line_documents:
+            return
+        from stages.curate.lines import CountLines, RemoveLines, too_frequent
+
+        folder = self.work / "lines"
+        counted = self.map("count lines", CountLines(config=self.config, folder=folder / "counts"), self.corpus.shards)
+        table = too_frequent(counted, self.config.repeated_line_documents, folder / "table.arrow")
+        task = RemoveLines(config=self.config, table=table, folder=folder / "shards")
+        shards = self.map("remove lines", task, self.corpus.shards)
+        self.records += [shard.folder for shard in shards]
+        self._line_up(shards)
+
+    def hold_out(self) -> None:
+        """Set groups of documents apart for evaluation."""
+        self.facts["heldout_groups"] = hold_out(self.corpus, self.config)
 
     def remove_exact_duplicates(self) -> None:
-        prints = np.concatenate(self._map(lambda shard: fingerprints(shard.texts), "fingerprints"))
-        survivor = exact_survivors([shard.texts for shard in self.shards], prints, self._ranks(prints))
-        self._remove_in_favour(survivor, np.ones(len(survivor)), EXACT)
+        remove_exact(self.corpus, self._ranked(), self.work, self._run("exact duplicates"))
 
     def remove_near_duplicates(self) -> None:
         settings = self.config.near_duplicates()
-        self.journal.event(
-            "note",
-            text=f"near duplicates: {settings.bands} bands of {settings.rows} rows are expected to find "
-            f"{settings.expected_recall:.3f} of the pairs at {settings.threshold:g}",
+        self.journal.event("note", text=settings.describe())
+        self.facts["near_duplicates"] = remove_near(
+            self.corpus, self._ranked(), settings, self.work, self._run("near duplicates")
         )
-        prints = np.concatenate(self._map(lambda shard: fingerprints(shard.texts), "fingerprints of distinct texts"))
-        steps = iter(("near duplicates: signatures", "near duplicates: comparison"))
-
-        def run(function: Callable, items: Any) -> list:
-            return map_with_progress(
-                function, list(items), name=next(steps), workers=self.config.workers, journal=self.journal
-            )
-
-        found = near_duplicates([shard.texts for shard in self.shards], self._ranks(prints), settings, run)
-        self.facts["near_duplicates"] = {
-            "expected_recall_at_threshold": round(settings.expected_recall, 6),
-            "too_short_for_an_ngram": found.num_too_short,
-            "candidates": found.num_candidates,
-            "compared_exactly": found.num_compared,
-        }
-        self._remove_in_favour(found.survivor, found.similarity, NEAR)
 
     def decontaminate(self) -> None:
-        n = self.config.overlap_ngram_words
-        held = [shard for shard in self.shards if shard.heldout]
-        names = [name for shard in held for name in shard.batch.column("id").to_pylist()]
-        texts = (text for shard in held for text in shard.texts.to_pylist())
-        heldout = JudgedText(texts, ngram_words=n, as_items=True)
+        """Remove training text that repeats held-out text or suite items."""
         suites = self.config.suites
-        items = JudgedText(fixed_texts(suites.names, suites.waived_tasks), ngram_words=n, as_items=True)
-        self.facts["decontamination"] = {
-            "heldout_texts": heldout.num_texts,
-            "heldout_texts_too_short": heldout.num_too_short,
-            "heldout_ngrams": heldout.num_ngrams,
-            "suite_items": items.num_texts,
-            "suite_items_too_short": items.num_too_short,
-            "suite_ngrams": items.num_ngrams,
-        }
-
-        def leaving(shard: Shard) -> list[Drop]:
-            if shard.heldout:
-                return []
-            in_heldout, in_items = heldout.overlap(shard.texts), items.overlap(shard.texts)
-            shares = (in_heldout.text_share, in_items.text_share, in_heldout.item_share, in_items.item_share)
-            bounds = [self.config.overlap_text_share] * 2 + [self.config.overlap_item_share] * 2
-            over = np.stack(shares) >= np.array(bounds)[:, None]
-            drops = []
-            for row in np.nonzero(over.any(axis=0))[0].tolist():
-                first = int(over[:, row].argmax())
-                detail = f"bound {bounds[first]:g}"
-                if OVERLAP[first] == HOLDS_HELDOUT:
-                    detail = names[in_heldout.item[row]]
-                elif OVERLAP[first] == HOLDS_ITEM:
-                    detail = f"item {in_items.item[row]}"
-                drops.append(Drop(row, OVERLAP[first], detail, float(shares[first][row])))
-            return drops
-
-        self.shards = apply(self.shards, self._map(leaving, "decontamination"), self.dropped)
-
-    def write(self, out: Path) -> None:
-        domains = {}
-        for number, domain in enumerate(sorted(self.documents_in), start=1):
-            entry: dict[str, Any] = {"documents_in": self.documents_in[domain], "bytes_in": self.bytes_in[domain]}
-            for side, heldout in ((TRAIN, False), (HELDOUT, True)):
-                chosen = [shard for shard in self.shards if shard.domain == domain and shard.heldout is heldout]
-                if not chosen:
-                    raise InputError(
-                        self._nothing_left(
-                            f"domain {domain!r} has no {'held-out' if heldout else 'training'} text left", domain
-                        )
-                    )
-                (out / side).mkdir(exist_ok=True)
-                entry[f"{side}_documents"], entry[f"{side}_bytes"] = write(chosen, domain_path(out, side, domain))
-            documents, num_bytes = (
-                self.dropped.documents.get(domain, Counter()),
-                self.dropped.num_bytes.get(domain, Counter()),
-            )
-            entry["dropped"] = {
-                reason: {"documents": documents[reason], "bytes": num_bytes[reason]} for reason in sorted(documents)
-            }
-            assert entry["documents_in"] == entry["train_documents"] + entry["heldout_documents"] + documents.total(), (
-                domain,
-                entry,
-            )
-            assert entry["bytes_in"] == entry["train_bytes"] + entry["heldout_bytes"] + num_bytes.total(), (
-                domain,
-                entry,
-            )
-            lost = num_bytes.total() / max(1, entry["bytes_in"])
-            if lost > self.config.warn_lost_share:
-                self.journal.warning(
-                    f"domain {domain!r} lost {lost:.0%} of its bytes: {self.dropped.biggest_reason(domain)}; "
-                    "dropped.parquet lists them"
-                )
-            domains[domain] = entry
-            self.journal.progress("write", number, len(self.documents_in), unit="domains")
-        pq.write_table(self.dropped.table(), out / "dropped.parquet", compression=COMPRESSION)
-        self.facts["domains"] = domains
-
-    def _map(self, function: Callable[[Shard], Any], name: str) -> list[Any]:
-        return map_with_progress(function, self.shards, name=name, workers=self.config.workers, journal=self.journal)
-
-    def _ranks(self, prints: np.ndarray) -> np.ndarray:
-        return rank(
-            num_bytes=np.concatenate([shard.num_bytes for shard in self.shards]),
-            prints=prints,
-            ids=pa.chunked_array([shard.batch.column("id") for shard in self.shards]),
-            is_training=np.repeat(
-                [not shard.heldout for shard in self.shards], [shard.batch.num_rows for shard in self.shards]
-            ),
+        self.overlaps, self.facts["decontamination"] = find_overlaps(
+            self.corpus,
+            self.directory,
+            items=fixed_texts(suites.names, suites.waived_tasks),
+            known_files=known.heldout_files(self.config.known_corpora),
+            config=self.config,
+            folder=self.work / "overlap",
+            run=lambda task, items: self.map("decontamination", task, items),
         )
 
-    def _remove_in_favour(self, survivor: np.ndarray, similarity: np.ndarray, reasons: tuple[str, str]) -> None:
-        """Drop the rows that have a survivor. survivor: int64 over all rows, -1 for none. reasons: if the survivor is
-        training text, if it is held-out."""
-        ids = pa.chunked_array([shard.batch.column("id") for shard in self.shards])
-        heldout = np.repeat([shard.heldout for shard in self.shards], [shard.batch.num_rows for shard in self.shards])
-        drops, first = [], 0
-        for shard in self.shards:
-            mine = survivor[first : first + shard.batch.num_rows]
-            drops.append(
-                [
-                    Drop(
-                        row,
-                        reasons[int(heldout[mine[row]])],
-                        ids[int(mine[row])].as_py(),
-                        float(similarity[first + row]),
-                    )
-                    for row in np.nonzero(mine >= 0)[0].tolist()
-                ]
-            )
-            first += len(mine)
-        self.shards = apply(self.shards, drops, self.dropped)
+    def settle(self) -> None:
+        """Put on record what became of every document."""
+        task = Settle(directory=self.directory, out=self.work / "settled")
+        self.records += self.map("settle", task, fates(self.corpus, self.overlaps))
+        self.accounts().assert_conservation()
 
-    def _require_text(self) -> None:
-        for domain in sorted(self.documents_in):
-            if not any(shard.domain == domain for shard in self.shards):
-                what = "the corpus is empty" if not self.shards else f"domain {domain!r} is empty"
-                raise InputError(self._nothing_left(what, None if not self.shards else domain))
+    def require_both_sides(self) -> None:
+        """Raises InputError for a domain without training or held-out text."""
+        losses.require_both_sides(self.accounts())
 
-    def _nothing_left(self, what: str, domain: str | None) -> str:
-        count = self.documents_in[domain] if domain else self.documents_in.total()
-        advice = "loosen what dropped it, add text, or take the domain out" if domain else "check the sources' fields"
-        return f"{what}: {count} records read, {self.dropped.biggest_reason(domain)}; {advice}"
+    def write(self) -> None:
+        """Write the documents that are left, the record of all others, and the facts."""
+        accounts = self.accounts()
+        losses.require_small(accounts, self.config)
+        losses.warn(accounts, self.config, self.journal)
+        files = list(plan_files(self.corpus))
+        written = self.map("write", WriteFile(directory=self.directory, out=self.out), files, "files")
+        assert written == [file.num_documents for file in files], "a file does not hold what was to be written"
+        dropped = (read_arrow(folder / DROPPED_FILE) for folder in self.records)
+        samples = (read_arrow(folder / SAMPLES_FILE) for folder in self.records)
+        audit.write_dropped(dropped, self.out / "dropped.parquet")
+        audit.write_samples(samples, self.out / "samples.parquet")
+        accounts.write(self.out / "accounting.parquet")
+        self.facts |= findings(self.config, accounts, self.read_shards, self.renamed)
+
+    def map(self, name: str, function: Callable[[Any], Any], items: Iterable[Any], unit: str = "shards") -> list[Any]:
+        """Results of a function over items, by the executor, with progress under a name."""
+        items = list(items)
+        total = max(1, len(items))
+        self.journal.progress(name, 0, total, unit=unit)
+        found = self.executor.map(function, items, done=lambda done: self.journal.progress(name, done, total, unit))
+        if not items:
+            self.journal.progress(name, total, total, unit=unit)
+        return found
+
+    def accounts(self) -> Accounts:
+        """What is on record so far."""
+        return Accounts(read_arrow(folder / TALLY_FILE) for folder in self.records)
+
+    def _line_up(self, shards: Sequence[Shard]) -> None:
+        """Number the documents, and give each a name of its own. Raises InputError if too much was lost so far."""
+        losses.require_text(self.accounts())
+        losses.require_small(self.accounts(), self.config)
+        known_shards = known.known_shards(self.config.known_corpora, self.config.near_duplicates())
+        self.corpus = Corpus(shards, known_shards)
+        renamed = unique_names(self.corpus, known.id_keys(known_shards))
+        self.directory.write(self.corpus, renamed)
+        self.renamed = Counter(self.corpus.place(row)[0].source_number for row in renamed)
+
+    def _ranked(self) -> np.ndarray:
+        if self._ranks is None:
+            self._ranks = ranks(self.corpus)
+        return self._ranks
+
+    def _run(self, name: str) -> Run:
+        steps = iter(range(1, 1000))
+        return lambda function, items: self.map(f"{name}, step {next(steps)}", function, items, "tasks")
+
+
+def _with_whole_paths(config: CurateConfig) -> CurateConfig:
+    """The configuration with the paths of models as a process that stands elsewhere finds them."""
+    paths = {name: getattr(config, name) for name in ("classifier", "perplexity_model")}
+    return config.model_copy(update={name: str(Path(path).absolute()) for name, path in paths.items() if path})
 
 
 def curate(config: CurateConfig, out: Path, journal: Journal) -> Facts:
     """Read, clean, divide and write the corpus."""
-    curation = Curation(config, journal)
-    curation.read()
-    curation.judge_quality()
-    curation.split()
-    curation.remove_exact_duplicates()
-    curation.remove_near_duplicates()
-    curation.decontaminate()
-    curation.write(out)
+    if (out / FINISHED).exists():  # all but the publication was done when an earlier attempt was killed
+        shutil.rmtree(out / WORK, ignore_errors=True)
+        return Facts(facts=json.loads((out / FINISHED).read_text()))
+    for name in config.idle():
+        journal.warning(f"curate.{name} has no effect with the other settings as they are; leave it out")
+    with open_executor(config.executor, workers=config.workers, ray_address=config.ray_address) as executor:
+        curation = Curation(config, out, journal, executor)
+        curation.read()
+        curation.remove_repeated_lines()
+        curation.hold_out()
+        curation.remove_exact_duplicates()
+        curation.remove_near_duplicates()
+        curation.decontaminate()
+        curation.settle()
+        curation.require_both_sides()
+        curation.write()
+    write_json(out / FINISHED, curation.facts)
+    shutil.rmtree(out / WORK)
     return Facts(facts=curation.facts)

@@ -1,9 +1,7 @@
 """What a run reads and what it leaves on the disk."""
 
-import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from itertools import pairwise
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from data.order import SampleOrder
@@ -18,13 +16,14 @@ CHECKPOINT_BYTES_PER_PARAMETER = 12  # float32 weight and both moments
 class DomainReading:
     """How often a run reads a domain. weight: its share of the tokens over the whole run. tokens: that it has.
     sequences: of all lengths. epochs: of the sequences that are read most often, as the shares ask for; where rounding
-    them changes much, `Reading.warnings` tells.
+    them changes much, `Reading.warnings` tells. wanted_epochs: without a cap on them.
     """
 
     weight: float
     tokens: int
     sequences: int
     epochs: float
+    wanted_epochs: float
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,31 +64,13 @@ def reading(pretrain: PretrainConfig, domains: Mapping[str, Mapping[str, Any]], 
         phases=resolved.phases,
         batch_tokens=pretrain.batch_tokens,
     )
-    ends = [*(phase.first_step for phase in resolved.phases), pretrain.num_steps]
-    drawn: dict[str, float] = {}
-    epochs: dict[str, dict[int, float]] = {}
-    for phase, (first, end) in zip(resolved.phases, pairwise(ends), strict=True):
-        tokens = max(0, min(end, pretrain.num_steps) - first) * pretrain.batch_tokens
-        total = math.fsum(phase.weights.values())
-        for domain, weight in phase.weights.items():
-            drawn[domain] = drawn.get(domain, 0.0) + tokens * weight / total
-            allowed = {n: count for n, count in num_sequences[domain].items() if n <= phase.longest_tokens}
-            times = tokens * weight / total / sum(length * count for length, count in allowed.items())
-            for length in allowed:
-                epochs.setdefault(domain, {}).setdefault(length, 0.0)
-                epochs[domain][length] += times
     found = {
-        domain: DomainReading(
-            weight=round(drawn[domain] / (pretrain.num_steps * pretrain.batch_tokens), 6),
-            tokens=num_tokens[domain],
-            sequences=sum(num_sequences[domain].values()),
-            epochs=round(max(epochs[domain].values()), 6),
-        )
-        for domain in sorted(drawn)
+        domain: DomainReading(tokens=num_tokens[domain], sequences=sum(num_sequences[domain].values()), **asdict(share))
+        for domain, share in resolved.domains.items()
     }
     repeated = tuple(
         f"domain {domain!r} is read {of.epochs:.1f} times, more than {most_epochs:g}: add text, lower its weight in "
-        "pretrain.mixture, or train for fewer steps"
+        "pretrain.mixture, set pretrain.mixture_most_epochs, or train for fewer steps"
         for domain, of in found.items()
         if of.epochs > most_epochs
     )

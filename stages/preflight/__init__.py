@@ -4,16 +4,16 @@ python -m stages.preflight RECIPE
 """
 
 from stages.base import One, Stage
-from stages.preflight.config import PreflightConfig, layout_and_device
+from stages.preflight.config import PreflightConfig, externals
 from stages.preflight.stage import run
 
 __all__ = ["STAGE", "PreflightConfig"]
 
 STAGE = Stage(
     name="preflight",
-    revision=3,
+    revision=4,
     config=PreflightConfig,
     inputs={"tokens": One("pretokenize"), "tokenizer": One("tokenizer"), "plan": One("plan")},
     run=run,
-    externals=layout_and_device,
+    externals=externals,
 )

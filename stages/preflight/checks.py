@@ -16,7 +16,10 @@ if TYPE_CHECKING:
     from data.streams import TokenStream
 
 FILE = "checks.json"
-NAMES = ("tokens", "two batches", "memory", "disk", "export hf", "export gguf-f32", "export gguf-q4_0", "llama.cpp")
+NAMES = (
+    *("tokens", "decontamination", "two batches", "memory", "disk"),
+    *("export hf", "export gguf-f32", "export gguf-q4_0", "llama.cpp"),
+)
 
 
 class Status(StrEnum):
@@ -55,6 +58,33 @@ def tokens(header: ShardHeader, streams: "Mapping[str, TokenStream]", vocabulary
         return failed(name, "the token shards were made by another tokenizer than the recipe's; run pretokenize again")
     found = ", ".join(f"{domain} {len(stream):,}" for domain, stream in sorted(streams.items()))
     return Check(name=name, status=Status.PASS, detail=f"training tokens by domain: {found}")
+
+
+def decontamination(found: Mapping[str, Any], against: str, suites: str, waived: Sequence[str]) -> Check:
+    """Whether the training text holds nothing of what the recipe's suites ask. found: what curate says of it. against,
+    suites: digests of the suites that curate read and of the recipe's. waived: the tasks that the recipe lets pass."""
+    name = "decontamination"
+    if against != suites:
+        return failed(
+            name,
+            "the training text was decontaminated against other suites than the recipe's; run curate and what follows "
+            "it with this recipe",
+        )
+    if extra := sorted(set(found["waived"]) - set(waived)):
+        return failed(
+            name,
+            f"the training text was not decontaminated against {', '.join(extra)}; run curate with this recipe, or add "
+            "to suites.waived_tasks what cannot be read",
+        )
+    tasks = found["tasks"].values()
+    num_items, num_short = sum(task["items"] for task in tasks), sum(task["too_short"] for task in tasks)
+    detail = (
+        f"{num_items - num_short:,} items of {len(tasks)} tasks were looked for, {num_short:,} are too short to be; "
+        f"{sum(task['documents'] for task in tasks):,} documents were dropped for them"
+    )
+    if found["waived"]:
+        detail = f"{detail}; waived: {', '.join(found['waived'])}"
+    return Check(name=name, status=Status.PASS, detail=detail)
 
 
 def steps(found: Mapping[str, Any], pretrain: PretrainConfig, vocabulary_size: int, most_loss_ratio: float) -> Check:

@@ -6,16 +6,19 @@ from typing import Any
 
 from pydantic import Field
 
+from eval.suites import digest
 from stages.config import StageConfig, runtime, shared
 from stages.fingerprint import rounding
 from stages.plan.config import layout
 from stages.pretrain.config import ModelConfig, PretrainConfig
 from stages.store import Store
+from stages.suites import SuitesConfig
 
 
 class PreflightConfig(StageConfig):
     model: ModelConfig = shared(ModelConfig)
     pretrain: PretrainConfig = shared(PretrainConfig)
+    suites: SuitesConfig = shared(SuitesConfig)
     trial_steps: int = Field(2, ge=2, description="Real optimizer steps to try")
     most_initial_loss_ratio: float = Field(
         1.1,
@@ -34,11 +37,12 @@ class PreflightConfig(StageConfig):
     )
 
 
-def layout_and_device(config: PreflightConfig, store: Store) -> dict[str, Any]:
+def externals(config: PreflightConfig, store: Store) -> dict[str, Any]:
     """The checks are about one layout and one kind of device, so these are in the key, although not in that of the
-    training."""
+    training; and about what the suites ask."""
     device = default_device() if config.pretrain.device == "auto" else config.pretrain.device
-    return layout(config, store, **{**rounding(config.pretrain), "device": device})
+    found = layout(config, store, **{**rounding(config.pretrain), "device": device})
+    return found | {"suites": digest(config.suites.names)}
 
 
 def default_device(devices: Path = Path("/dev")) -> str:

@@ -32,6 +32,7 @@ def run(config: PreflightConfig, inputs: Inputs, out: Path, journal: Journal) ->
     plan = inputs["plan"].facts
     book = _Book(journal)
     book.add("tokens", lambda: _tokens(inputs))
+    book.add("decontamination", lambda: _decontamination(config, inputs))
     found: Trial = {}
 
     def two_batches() -> Check:
@@ -130,6 +131,22 @@ def _tokens(inputs: Inputs) -> Check:
     assert len(headers) == 1, f"sides of different vocabularies: {headers}"
     digest = sha256_file(vocabulary_file(tokenizer.path))
     return checks.tokens(headers.pop(), open_streams(path / "train"), tokenizer.facts["vocabulary_size"], digest)
+
+
+def _decontamination(config: PreflightConfig, inputs: Inputs) -> Check:
+    """Asks the manifest of the corpus that the tokens were made from."""
+    (entry,) = inputs["tokens"].manifest.inputs["corpus"]
+    corpus = inputs.store.find(entry.stage, entry.key)
+    if corpus is None:
+        return checks.failed(
+            "decontamination",
+            f"the corpus of the token shards, {entry.stage} {entry.key}, is not in this store, so nothing tells what "
+            "it was decontaminated against; bring at least its folder with manifest.json, or run curate again",
+        )
+    against = corpus.manifest.externals.get("suites", "")
+    return checks.decontamination(
+        corpus.facts["decontamination"], against, inputs.externals["suites"], config.suites.waived_tasks
+    )
 
 
 def _import_what_exporters_need() -> None:

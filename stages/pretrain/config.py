@@ -49,6 +49,19 @@ class PretrainConfig(StageConfig):
         description="Weights that take the place of the mixture's from a step on; each as {from_step, weights}. Each "
         "batch that is left out before that step brings it one step forward",
     )
+    mixture_temperature: float = Field(
+        1.0,
+        ge=0.1,
+        le=1000,
+        description="Weights (without a mixture: numbers of tokens) to the power of 1/temperature: above 1 small "
+        "domains are drawn more often, far above 1 all alike",
+    )
+    mixture_most_epochs: float | None = Field(
+        None,
+        gt=0,
+        description="Read no domain more often in the whole training: it is drawn less in all phases alike, and the "
+        "others more, in proportion to their weights",
+    )
     packing: Literal["stream", "best-fit", "length-buckets"] = Field(
         "stream",
         description="How documents become sequences. stream: one behind the other, cut where a sequence is full; "

@@ -157,6 +157,8 @@ def data_fingerprint(config: PretrainConfig, tokens_digest: str) -> str:
     fields = (
         "mixture",
         "mixture_schedule",
+        "mixture_temperature",
+        "mixture_most_epochs",
         "packing",
         "cross_document_attention",
         "length_schedule",
@@ -164,7 +166,9 @@ def data_fingerprint(config: PretrainConfig, tokens_digest: str) -> str:
         "batch_sequences",
         "seed",
     )
-    return digest({"tokens": tokens_digest, **{name: getattr(config, name) for name in fields}})
+    # How long the training is decides only on how much of a domain each step may draw.
+    length = {} if config.mixture_most_epochs is None else {"num_steps": config.num_steps}
+    return digest({"tokens": tokens_digest, **{name: getattr(config, name) for name in fields}, **length})
 
 
 def read_lines(path: Path) -> list[dict[str, Any]]:

@@ -1,7 +1,10 @@
 """From the mixture and the schedules of a recipe to the phases of the order; the plan reads this too."""
 
+import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
+from data.epoch_caps import cap_epochs, epochs, phase_tokens
 from data.errors import InputError
 from data.mixture import ResolvedMixture, resolve_phases
 from data.order import Phase
@@ -11,16 +14,53 @@ Sizes = Mapping[str, int]
 Pools = Mapping[str, Mapping[int, int]]
 
 
-def train_phases(config: PretrainConfig, num_tokens: Sizes, num_sequences: Pools) -> ResolvedMixture:
-    """The phases of the training, with a warning for whatever the recipe asks for that does not come about.
-    num_tokens: by domain; num_sequences: by domain and length. Raises InputError for a mixture that the tokens cannot
-    serve.
+@dataclass(frozen=True, kw_only=True)
+class DomainShare:
+    """A domain over a whole training. weight: its share of the tokens. epochs: how often those of its sequences are
+    read that are read most often; wanted_epochs: how often without `mixture_most_epochs`.
+    """
+
+    weight: float
+    epochs: float
+    wanted_epochs: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainMixture:
+    """phases: of the order. domains: those that the training draws from, in the order of their names, as the phases ask
+    for; the order rounds shares. warnings: what the recipe asks for that does not come about, one sentence each.
+    """
+
+    phases: tuple[Phase, ...]
+    domains: Mapping[str, DomainShare]
+    warnings: tuple[str, ...]
+
+
+def train_phases(config: PretrainConfig, num_tokens: Sizes, num_sequences: Pools) -> TrainMixture:
+    """What the training draws. num_tokens: by domain; num_sequences: by domain and length. Raises InputError for a
+    mixture that the tokens cannot serve.
     """
     lengths = [(phase.from_step - 1, phase.longest_tokens) for phase in config.length_schedule]
     if not lengths or lengths[0][0] > 0:
         lengths.insert(0, (0, config.sequence_tokens))
     schedule = [(phase.from_step - 1, phase.weights) for phase in config.mixture_schedule]
-    found = resolve_phases(config.mixture, schedule, lengths, num_tokens=num_tokens, num_sequences=num_sequences)
+    found = resolve_phases(
+        config.mixture,
+        schedule,
+        lengths,
+        num_tokens=num_tokens,
+        num_sequences=num_sequences,
+        temperature=config.mixture_temperature,
+    )
+    phases = found.phases
+    if config.mixture_most_epochs is not None:
+        phases = cap_epochs(
+            phases,
+            most_epochs=config.mixture_most_epochs,
+            num_steps=config.num_steps,
+            batch_tokens=config.batch_tokens,
+            num_sequences=num_sequences,
+        )
     late = tuple(
         f"pretrain.{name}: the phase from step {phase.from_step} on has no effect, since the training ends with step "
         f"{config.num_steps}"
@@ -31,10 +71,36 @@ def train_phases(config: PretrainConfig, num_tokens: Sizes, num_sequences: Pools
     unread = tuple(
         f"domain {domain!r}: {count} of {num_tokens[domain]} tokens are never read, since they stand in sequences that "
         "are longer than every phase of pretrain.length_schedule within pretrain.num_steps allows: raise longest_tokens"
-        for domain, count in unread_tokens(found.phases, config.num_steps, num_sequences).items()
+        for domain, count in unread_tokens(phases, config.num_steps, num_sequences).items()
         if count
     )
-    return ResolvedMixture(phases=found.phases, warnings=(*found.warnings, *late, *unread))
+    return TrainMixture(
+        phases=phases,
+        domains=_domain_shares(config, found.phases, phases, num_sequences),
+        warnings=(*found.warnings, *late, *unread),
+    )
+
+
+def _domain_shares(
+    config: PretrainConfig, wanted: Sequence[Phase], phases: Sequence[Phase], num_sequences: Pools
+) -> dict[str, DomainShare]:
+    """wanted: the phases without a cap on epochs."""
+    sizes = {"num_steps": config.num_steps, "batch_tokens": config.batch_tokens}
+    drawn: dict[str, float] = {}
+    for phase, tokens in zip(phases, phase_tokens(phases, **sizes), strict=True):
+        total = math.fsum(phase.weights.values())
+        for domain, weight in phase.weights.items() if tokens else ():
+            drawn[domain] = drawn.get(domain, 0.0) + tokens * weight / total
+    times, wanted_times = (epochs(some, num_sequences=num_sequences, **sizes) for some in (phases, wanted))
+    tokens = config.num_steps * config.batch_tokens
+    return {
+        domain: DomainShare(
+            weight=round(drawn[domain] / tokens, 6),
+            epochs=round(times[domain], 6),
+            wanted_epochs=round(wanted_times[domain], 6),
+        )
+        for domain in sorted(drawn)
+    }
 
 
 def unread_tokens(phases: Sequence[Phase], num_steps: int, num_sequences: Pools) -> dict[str, int]:
@@ -54,10 +120,17 @@ def unread_tokens(phases: Sequence[Phase], num_steps: int, num_sequences: Pools)
 
 def heldout_phases(config: PretrainConfig, num_tokens: Sizes, num_sequences: Pools) -> ResolvedMixture:
     """The one phase of the held-out sequences: the training's first mixture, less the domains that have nothing held
-    out. Raises InputError if none is left.
+    out, and without a cap on epochs. Raises InputError if none is left.
     """
     weights = {domain: weight for domain, weight in config.mixture.items() if domain in num_tokens}
     if config.mixture and not weights:
         raise InputError("no domain of pretrain.mixture has held-out text: raise curate.heldout_fraction")
     lengths = [(0, config.sequence_tokens)]
-    return resolve_phases(weights, [], lengths, num_tokens=num_tokens, num_sequences=num_sequences)
+    return resolve_phases(
+        weights,
+        [],
+        lengths,
+        num_tokens=num_tokens,
+        num_sequences=num_sequences,
+        temperature=config.mixture_temperature,
+    )

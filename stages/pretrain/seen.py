@@ -8,14 +8,13 @@ counts.
 """
 
 import json
-import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from data.errors import InputError
-from stages.disk import explained
+from stages.out_file import whole
 from stages.pretrain import checkpoint
 from stages.pretrain.config import PretrainConfig
 from stages.pretrain.documents import SeenDocuments, documents_seen
@@ -116,25 +115,8 @@ def summary(found: list[SeenDocuments]) -> list[dict[str, Any]]:
     ]
 
 
-def check_place(path: Path) -> None:
-    """Raises InputError if no file can be written there, which is better known before the work than after it."""
-    if path.is_dir() or not path.parent.is_dir():
-        problem = "is a folder" if path.is_dir() else f"cannot be written: there is no folder {path.parent}"
-        raise InputError(f"--out {path} {problem}; name a file in a folder that is there")
-
-
 def write_lines(path: Path, found: list[SeenDocuments]) -> None:
     """Put `lines` into a .jsonl file, whole or not at all. Raises TryAgain if the disk is full."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        with open(temporary, "w", encoding="utf-8") as file:
-            for line in lines(found):
-                file.write(json.dumps(line, ensure_ascii=False) + "\n")
-        os.replace(temporary, path)
-    except OSError as error:
-        told = explained(error, path.parent)
-        if told is error:
-            raise
-        raise told from error
-    finally:
-        temporary.unlink(missing_ok=True)
+    with whole(path) as temporary, open(temporary, "w", encoding="utf-8") as file:
+        for line in lines(found):
+            file.write(json.dumps(line, ensure_ascii=False) + "\n")

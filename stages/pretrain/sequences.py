@@ -6,7 +6,7 @@ it can be compared; attention is isolated in both alike.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +17,7 @@ from data.packing import make_packing
 from data.streams import open_streams
 from stages.pretrain.config import PretrainConfig
 from stages.pretrain.exclusions import Draws
-from stages.pretrain.phases import heldout_phases, train_phases, unread_tokens
+from stages.pretrain.phases import DomainShare, heldout_phases, train_phases, unread_tokens
 
 if TYPE_CHECKING:
     from data.streams import ShardFiles
@@ -28,8 +28,9 @@ TRAIN, HELDOUT = "train", "heldout"
 @dataclass(frozen=True, kw_only=True)
 class Sequences:
     """One side of the split. batch_tokens: places of a batch, padding among them. isolates: whether positions start
-    anew with each document; needs_mask: whether a row may hold several such segments. unread_tokens: by domain, in
-    sequences that are too long to be ever drawn. warnings: what the user asked for and does not get.
+    anew with each document; needs_mask: whether a row may hold several such segments. shares: of a training, by domain,
+    as the recipe asks for. unread_tokens: by domain, in sequences that are too long to be ever drawn. warnings: what
+    the user asked for and does not get.
     """
 
     order: SampleOrder
@@ -37,6 +38,7 @@ class Sequences:
     batch_tokens: int
     isolates: bool
     needs_mask: bool
+    shares: Mapping[str, DomainShare] = field(default_factory=dict)
     unread_tokens: Mapping[str, int] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
 
@@ -69,6 +71,20 @@ class Sequences:
                 "cut_documents": accounting.cut_documents,
             }
         return found
+
+    def mixture_facts(self, num_steps: int) -> dict[str, dict[str, float]]:
+        """For each domain that num_steps steps draw from: weight, its share of their tokens by the recipe; epochs, how
+        often they read those of its sequences that are read most often; wanted_epochs, how often they would without
+        `mixture_most_epochs`.
+        """
+        read = self.order.epochs(num_steps)
+        return {
+            domain: {
+                **asdict(share),
+                "epochs": round(max(times for (name, _), times in read.items() if name == domain), 6),
+            }
+            for domain, share in self.shares.items()
+        }
 
 
 def open_train(config: PretrainConfig, tokens: Path, *, excluded: Draws = (), local: bool = False) -> Sequences:
@@ -103,6 +119,7 @@ def open_train(config: PretrainConfig, tokens: Path, *, excluded: Draws = (), lo
         batch_tokens=config.batch_tokens,
         isolates=not config.cross_document_attention,
         needs_mask=config.needs_mask,
+        shares=resolved.domains,
         unread_tokens=unread_tokens(resolved.phases, config.num_steps, num_sequences),
         warnings=(*resolved.warnings, *order.warnings(config.num_steps)),
     )

@@ -201,6 +201,7 @@ def collect(job: Job, keeper: Keeper, sequences: "Sequences", out: Path, journal
             "cross_document_attention": job.config.cross_document_attention,
             "domains": sequences.packing_facts(),
         },
+        "mixture": sequences.mixture_facts(len(metrics)),
         "excluded": [exclusion.model_dump() for exclusion in read_exclusions(run.excluded)],
         "checkpoints": [{"step": a.facts["step"], "key": a.key, "digest": a.digest} for a in artifacts],
     }

@@ -9,7 +9,7 @@ from stages.report.stage import run
 
 STAGE = Stage(
     name="report",
-    revision=3,
+    revision=4,
     config=ReportConfig,
     inputs={
         "corpus": One("curate"),

@@ -7,12 +7,12 @@ from typing import Any
 from stages.base import Facts, Inputs
 from stages.journal import Journal
 from stages.preflight.checks import FILE as CHECKS_FILE
-from stages.report import view
+from stages.report import curation, view
 from stages.report.config import ReportConfig
 from stages.store import Artifact
 
 PAGE = "report.html"
-TEMPLATE = Path(__file__).parent / "page.html"
+TEMPLATES = Path(__file__).parent
 
 
 def run(config: ReportConfig, inputs: Inputs, out: Path, journal: Journal) -> Facts:
@@ -60,6 +60,12 @@ def draw(inputs: Inputs, evaluations: list[Artifact]) -> dict[str, str]:
             charts.throughput(steps.timed_steps, steps.tokens_per_second),
             "Tokens per second by step",
         )
+    corpus = inputs["corpus"].facts
+    for kind, panels in curation.funnels(corpus, inputs["tokens"].facts, inputs["tokenizer"].facts).items():
+        figures[f"funnel_{kind}"] = (
+            charts.funnel(corpus["funnel"]["steps"], panels),
+            f"Documents, bytes and tokens that each step of curation left, by {kind.removesuffix('s')}",
+        )
     scores, tasks = view.score_series(evaluations), view.task_series(evaluations)
     if scores:
         points = {domain: [charts.Point(**point) for point in found] for domain, found in scores.items()}
@@ -87,10 +93,16 @@ def draw(inputs: Inputs, evaluations: list[Artifact]) -> dict[str, str]:
 
 def render(*, title: str, inputs: Inputs, last: Artifact | None, charts: dict[str, str]) -> str:
     """The page. Whatever comes from data is escaped; only the charts are taken as they are."""
-    from jinja2 import Environment, StrictUndefined
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
     from markupsafe import Markup
 
-    environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    environment = Environment(
+        loader=FileSystemLoader(TEMPLATES),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
     environment.filters |= {
         "count": count,
         "size": size,
@@ -100,7 +112,7 @@ def render(*, title: str, inputs: Inputs, last: Artifact | None, charts: dict[st
         "ratio": ratio,
     }
     corpus, pretrain, export = inputs["corpus"].facts, inputs["pretrain"], inputs["export"]
-    return environment.from_string(TEMPLATE.read_text(encoding="utf-8")).render(
+    return environment.get_template("page.html").render(
         title=title,
         charts={name: Markup(svg) for name, svg in charts.items()},
         pretrain=pretrain.facts,
@@ -109,8 +121,19 @@ def render(*, title: str, inputs: Inputs, last: Artifact | None, charts: dict[st
         scores=view.score_rows(last),
         evaluation=last.facts if last else None,
         samples=export.facts["samples"],
-        data=view.data_rows(corpus, inputs["tokens"].facts),
-        drops=view.drop_rows(corpus),
+        data=curation.data_rows(corpus, inputs["tokens"].facts),
+        sources=curation.source_rows(corpus),
+        near=corpus["near_duplicates"],
+        funnel=corpus["funnel"],
+        left={kind: curation.left_rows(corpus, kind) for kind in ("domains", "languages")},
+        fold=curation.FOLD_ROWS,
+        languages=curation.language_rows(corpus),
+        drops=curation.drop_rows(corpus, curation.read_samples(inputs["corpus"])),
+        edits=curation.edit_rows(corpus),
+        pii=corpus["pii"],
+        tasks=curation.task_rows(corpus),
+        waived=corpus["decontamination"]["waived"],
+        mixture=curation.mixture_rows(inputs["plan"].facts, pretrain.facts),
         tokenizer=inputs["tokenizer"].facts,
         packing=view.packing_rows(pretrain.facts),
         plan=view.plan_rows(inputs["plan"].facts, pretrain),

@@ -11,8 +11,6 @@ from stages.journal import read_events
 from stages.pretrain.job import METRICS, TIMING
 from stages.store import Artifact
 
-DATA_COLUMNS = ("documents", "bytes")
-
 
 @dataclass(frozen=True, kw_only=True)
 class Steps:
@@ -57,37 +55,6 @@ def heldout_losses(inputs: Inputs) -> list[tuple[int, float]]:
         if loss is not None:
             found.append((entry["step"], loss))
     return found
-
-
-def data_rows(corpus: Mapping[str, Any], tokens: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """For each domain, what went in and where it went; the last row adds up, and says whether nothing is missing."""
-    rows = []
-    for domain, counts in sorted(corpus["domains"].items()):
-        row = {"domain": domain}
-        for unit in DATA_COLUMNS:
-            row[f"{unit}_in"] = counts[f"{unit}_in"]
-            row[f"{unit}_dropped"] = sum(reason[unit] for reason in counts["dropped"].values())
-            row[f"{unit}_heldout"], row[f"{unit}_train"] = counts[f"heldout_{unit}"], counts[f"train_{unit}"]
-        encoded = tokens["domains"].get(domain, {})
-        row["tokens_train"], row["tokens_heldout"] = encoded.get("train_tokens", 0), encoded.get("heldout_tokens", 0)
-        rows.append(row)
-    total = {
-        "domain": "all",
-        **{name: sum(row[name] for row in rows) for name in (rows[0] if rows else {}) if name != "domain"},
-    }
-    return [*rows, total] if rows else []
-
-
-def drop_rows(corpus: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Every reason for which text was left out, the one with most bytes first."""
-    reasons: dict[str, dict[str, Any]] = {}
-    for domain, counts in sorted(corpus["domains"].items()):
-        for reason, lost in counts["dropped"].items():
-            row = reasons.setdefault(reason, {"reason": reason, "documents": 0, "bytes": 0, "domains": []})
-            row["documents"] += lost["documents"]
-            row["bytes"] += lost["bytes"]
-            row["domains"].append(domain)
-    return sorted(reasons.values(), key=lambda row: (-row["bytes"], row["reason"]))
 
 
 def packing_rows(pretrain: Mapping[str, Any]) -> list[dict[str, Any]]:

@@ -94,6 +94,8 @@ def report(
     rows: Sequence[Sequence[Any]],
     figures: Mapping[str, Any],
     packages: Sequence[str],
+    *,
+    keep: bool = True,
 ) -> None:
     """Print the table and the closing JSON line, and keep the object for RESULTS.md."""
     result = {
@@ -107,8 +109,9 @@ def report(
         "table": {"headers": list(headers), "rows": [[_rounded(cell) for cell in row] for row in rows]},
         "date": time.strftime("%Y-%m-%d", time.gmtime()),
     }
-    RESULTS.mkdir(exist_ok=True)
-    (RESULTS / f"{name}.json").write_text(json.dumps(result, indent=1) + "\n")
+    if keep:
+        RESULTS.mkdir(exist_ok=True)
+        (RESULTS / f"{name}.json").write_text(json.dumps(result, indent=1) + "\n")
     widths = [max(len(str(line[i])) for line in [headers, *result["table"]["rows"]]) for i in range(len(headers))]
     for line in [headers, *result["table"]["rows"]]:
         print("  ".join(str(cell).ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip())

@@ -1,6 +1,8 @@
 """Exact and near duplicates: what is removed, in whose favour, and that nothing else is."""
 
+import dataclasses
 import json
+import pickle
 import random
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
@@ -13,63 +15,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from data import dedup_kernels
+from data import band_join
 from data.banding import NearDuplicateSettings
-from data.dedup import (
-    exact_survivors,
-    fingerprints,
-    hash_constants,
-    in_turn,
-    near_duplicates,
-    rank,
-)
-from data.errors import InputError
-from data.tables import text_buffers
-from data.words import hash_texts
+from data.dedup import exact_duplicates, near_clusters, near_duplicates, rank
+from tests.data.signed import DEFAULT, Corpus, jaccard
 
 NEAR_DUPLICATES = Path(__file__).parents[3] / "shared/data/near_duplicates"
-DEFAULT = NearDuplicateSettings()
-
-
-def column(texts: list[str]) -> pa.LargeStringArray:
-    return pa.array(texts, pa.large_string())
-
-
-class Corpus:
-    """Texts with ids in shards of uneven size."""
-
-    def __init__(self, texts: list[str], ids: list[str] | None = None, heldout: frozenset[int] = frozenset()) -> None:
-        self.ids = ids or [f"{i:05}" for i in range(len(texts))]
-        self.texts = texts
-        every = column(texts)
-        cuts = sorted({0, len(texts) // 7, len(texts) // 3, len(texts)})
-        self.shards = [every.slice(a, b - a) for a, b in zip(cuts[:-1], cuts[1:], strict=True)]
-        self.prints = np.concatenate([fingerprints(shard) for shard in self.shards])
-        self.ranks = rank(
-            num_bytes=np.array([len(text.encode()) for text in texts]),
-            prints=self.prints,
-            ids=pa.array(self.ids),
-            is_training=np.array([i not in heldout for i in range(len(texts))]),
-        )
-
-    def exact(self) -> dict[str, str]:
-        return self._named(exact_survivors(self.shards, self.prints, self.ranks))
-
-    def near(self, config: NearDuplicateSettings = DEFAULT, run=in_turn) -> dict[str, str]:
-        return self._named(near_duplicates(self.shards, self.ranks, config, run).survivor)
-
-    def _named(self, survivor: np.ndarray) -> dict[str, str]:
-        assert not np.isin(survivor[survivor >= 0], np.nonzero(survivor >= 0)[0]).any(), "a survivor was removed itself"
-        return {self.ids[i]: self.ids[s] for i, s in enumerate(survivor.tolist()) if s >= 0}
 
 
 def words(rng: random.Random, count: int, vocabulary: int = 50_000) -> list[str]:
     return [f"w{rng.randrange(vocabulary)}" for _ in range(count)]
-
-
-def jaccard(a: str, b: str, n: int = 5) -> float:
-    left, right = (set(grams.tolist()) for grams in hash_texts([a.encode(), b.encode()], n))
-    return len(left & right) / max(1, len(left | right))
 
 
 def pair_at(rng: random.Random, target: float, length: int = 200) -> tuple[str, str]:
@@ -81,6 +36,19 @@ def pair_at(rng: random.Random, target: float, length: int = 200) -> tuple[str, 
             break
         second[place] = f"x{rng.randrange(10**9)}"
     return " ".join(first), " ".join(second)
+
+
+def clusters_of_texts(seed: int = 4) -> list[str]:
+    rng = random.Random(seed)
+    texts = []
+    for _ in range(40):
+        base = words(rng, rng.randint(5, 120))
+        texts.append(" ".join(base))
+        for _ in range(rng.randint(0, 4)):
+            copy = list(base)
+            copy[rng.randrange(len(copy))] = "changed"
+            texts.append(rng.choice([" ", "  ", "\n"]).join(copy))
+    return texts
 
 
 @pytest.mark.parametrize("mode", ["exact", "near"])
@@ -95,16 +63,14 @@ def test_every_cluster_keeps_exactly_one_whatever_the_ids_and_the_order(mode):
 
 
 def test_exact_duplicates_differ_in_white_space_only():
-    corpus = Corpus(["a  b\n", "a b", " a\tb\r\n\r\n", "ab", "a b c", "A b", "a\u00a0b", "", ""])
-    assert corpus.exact() == {"00000": "00002", "00001": "00002", "00008": "00007"}
+    corpus = Corpus(["a  b\n", "a b", " a\tb\r\n\r\n", "ab", "a b c", "A b", "a\u00a0b", "", " "])
+    assert corpus.exact() == {"00000": "00002", "00001": "00002", "00007": "00008"}
 
 
-@given(st.lists(st.text(st.sampled_from(" \n\tabé"), max_size=8), max_size=12))
-@settings(max_examples=200, deadline=None)
-def test_exact_survivors_are_those_of_a_plain_grouping(texts):
-    if not texts:
-        return
-    corpus = Corpus(texts)
+@given(st.lists(st.text(st.sampled_from(" \n\tabé"), max_size=9), min_size=1, max_size=12), st.booleans())
+@settings(max_examples=40, deadline=None)
+def test_exact_survivors_are_those_of_a_plain_grouping(texts, parquet):
+    corpus = Corpus(texts, parquet=parquet)
     groups: dict[str, list[int]] = {}
     for i, text in enumerate(texts):
         groups.setdefault(" ".join(text.split()), []).append(i)
@@ -113,12 +79,6 @@ def test_exact_survivors_are_those_of_a_plain_grouping(texts):
         best = min(members, key=lambda i: (-len(texts[i].encode()), corpus.ids[i]))
         expected |= {corpus.ids[i]: corpus.ids[best] for i in members if i != best}
     assert corpus.exact() == expected
-
-
-def test_equal_fingerprints_alone_do_not_make_a_duplicate():
-    corpus = Corpus(["one text", "another text", "one  text"])
-    corpus.prints[:] = 7
-    assert corpus.exact() == {"00000": "00002"}
 
 
 def test_a_chain_of_neighbours_does_not_collapse_and_random_texts_stay():
@@ -139,114 +99,212 @@ def test_a_chain_of_neighbours_does_not_collapse_and_random_texts_stay():
     assert ends[0] != ends[1]
 
 
+def test_the_similarity_is_that_with_the_survivor():
+    corpus = Corpus(clusters_of_texts())
+    found = corpus.find()
+    removed = np.nonzero(found.survivor >= 0)[0]
+    assert len(removed) > 30 and found.num_compared >= len(removed) and found.num_candidates >= 2 * len(removed) / 5
+    for row in range(len(corpus.texts)):
+        kept = found.survivor[row]
+        expected = jaccard(corpus.texts[row], corpus.texts[kept]) if kept >= 0 else 0
+        assert found.similarity[row] == expected and (kept < 0 or expected >= DEFAULT.threshold)
+
+
+def test_a_pair_exactly_at_the_threshold_is_removed_and_one_below_is_not():
+    base = [f"w{i}" for i in range(94)]
+    at, below = [*base[:84], *"0123456789"], [*base[:83], *"0123456789x"]
+    for text, expected in ((at, 0.8), (below, 79 / 101)):
+        assert jaccard(" ".join(base), " ".join(text)) == expected
+        corpus = Corpus([" ".join(base), " ".join(text)], settings=NearDuplicateSettings(recall=0.9999999))
+        assert len(corpus.near()) == (expected >= 0.8)
+
+
 def test_texts_shorter_than_the_ngram_are_compared_exactly_only():
-    texts = ["cat", "dog", "cat", "猫", "犬", "a b c d", "a b c e"]
-    corpus = Corpus(texts)
+    corpus = Corpus(["cat", "dog", "cat", "猫", "犬", "a b c d", "a b c e"])
     assert corpus.exact() == {"00002": "00000"} and corpus.near() == {}
-    found = near_duplicates(corpus.shards, corpus.ranks, DEFAULT)
-    assert found.num_too_short == 7
+    assert corpus.find().num_too_short == 7
 
 
-def test_blank_texts_crash_nothing_and_resemble_nothing():
+def test_blank_texts_crash_nothing_and_resemble_nothing(tmp_path):
     corpus = Corpus(["", "   ", "\n", "two words", "other words"])
     assert corpus.near() == {} and set(corpus.exact()) <= {"00000", "00001", "00002"}
-    assert near_duplicates([], np.zeros(0, np.int64), DEFAULT).survivor.tolist() == []
+    nothing = np.zeros(0, np.int64)
+    found = near_duplicates([], nothing.astype(bool), nothing, DEFAULT, tmp_path, band_join.in_turn)
+    assert found.survivor.tolist() == exact_duplicates([], nothing, tmp_path, band_join.in_turn).tolist() == []
 
 
 def test_text_without_spaces_is_compared_by_its_characters():
     rng = random.Random(2)
-    characters = [chr(rng.randrange(0x4E00, 0x9000)) for _ in range(600)]
-    text, changed = "".join(characters), "".join(characters[:590]) + "完全不同的十个字吧好"
-    unrelated = "".join(chr(rng.randrange(0x4E00, 0x9000)) for _ in range(600))
-    assert list(Corpus([text, changed, unrelated]).near()) in (["00000"], ["00001"])
+    for first, last in ((0x4E00, 0x9000), (0x0E01, 0x0E2E), (0x3041, 0x3090)):
+        characters = [chr(rng.randrange(first, last)) for _ in range(600)]
+        text, changed = "".join(characters), "".join(characters[:590] + [chr(first)] * 10)
+        unrelated = "".join(chr(rng.randrange(first, last)) for _ in range(600))
+        assert list(Corpus([text, changed, unrelated]).near()) in (["00000"], ["00001"])
 
 
-@pytest.mark.parametrize(("bands", "rows"), [(13, 60), (1, 8), (14, 20)])
-def test_settings_that_find_too_little_are_refused_with_their_expected_recall(bands, rows):
-    with pytest.raises(
-        InputError, match=f"{bands} bands of {rows} rows find a pair at the threshold 0.8 with probability 0"
-    ):
-        NearDuplicateSettings(bands=bands, rows=rows)
-
-
-@pytest.mark.parametrize(("bands", "rows"), [(14, 8), (60, 13), (6, 8)])
-def test_measured_recall_is_that_of_the_formula(bands, rows):
+@pytest.mark.parametrize(
+    ("shape", "threshold"), [(None, 0.8), (None, 0.7), ((14, 8), 0.7), ((60, 13), 0.8), ((6, 8), 0.8)]
+)
+def test_measured_recall_is_that_of_the_formula(shape, threshold):
     rng = random.Random(3)
-    config = (
-        NearDuplicateSettings(threshold=0.7, bands=bands, rows=rows)
-        if (bands, rows) == (14, 8)
-        else NearDuplicateSettings(bands=bands, rows=rows)
-    )
-    pairs = [pair_at(rng, config.threshold + 0.03) for _ in range(300)]
-    pairs = [pair for pair in pairs if jaccard(*pair) >= config.threshold]
+    chosen = NearDuplicateSettings(threshold=threshold)
+    if shape:
+        chosen = NearDuplicateSettings.explicit(threshold=threshold, bands=shape[0], rows=shape[1])
+    pairs = [pair_at(rng, threshold + 0.03) for _ in range(300)]
+    pairs = [pair for pair in pairs if jaccard(*pair) >= threshold]
     assert len(pairs) > 200
-    found = len(Corpus([text for pair in pairs for text in pair]).near(config))
-    expected = sum(config.recall_at(jaccard(*pair)) for pair in pairs)
-    variance = sum(config.recall_at(jaccard(*pair)) * (1 - config.recall_at(jaccard(*pair))) for pair in pairs)
-    assert abs(found - expected) <= 4 * variance**0.5 + 1, (found, expected, len(pairs))
+    found = len(Corpus([text for pair in pairs for text in pair], settings=chosen).near())
+    recalls = np.array([chosen.recall_at(jaccard(*pair)) for pair in pairs])
+    deviation = np.sqrt((recalls * (1 - recalls)).sum())
+    assert abs(found - recalls.sum()) <= 4 * deviation + 1, (found, recalls.sum(), len(pairs))
 
 
-def near_corpus(seed: int = 4) -> Corpus:
-    rng = random.Random(seed)
-    texts = []
-    for _ in range(40):
-        base = words(rng, rng.randint(5, 120))
-        texts.append(" ".join(base))
-        for _ in range(rng.randint(0, 4)):
-            copy = list(base)
-            copy[rng.randrange(len(copy))] = "changed"
-            texts.append(" ".join(copy))
-    return Corpus(texts)
-
-
-def test_survivors_do_not_depend_on_order_shards_or_workers():
-    corpus = near_corpus()
-    expected = corpus.near()
-    assert len(expected) > 30
-    order = list(range(len(corpus.texts)))
-    for seed in range(3):
+def test_survivors_do_not_depend_on_order_shards_files_or_workers():
+    texts = clusters_of_texts()
+    corpus = Corpus(texts)
+    expected = corpus.near(), corpus.exact()
+    assert len(expected[0]) > 30
+    order = list(range(len(texts)))
+    for seed, cuts in enumerate([(), (1, 2, 3, 50, 51), tuple(range(1, len(texts)))]):
         random.Random(seed).shuffle(order)
-        shuffled = Corpus([corpus.texts[i] for i in order], [corpus.ids[i] for i in order])
-        assert shuffled.near() == expected
+        shuffled = Corpus([texts[i] for i in order], [corpus.ids[i] for i in order], cuts=cuts, parquet=bool(seed % 2))
+        assert (shuffled.near(), shuffled.exact()) == expected
     with ThreadPoolExecutor(4) as pool:
-        assert corpus.near(run=lambda f, items: list(pool.map(f, items))) == expected
+        threaded = Corpus(texts, run=lambda function, items: list(pool.map(function, items)))
+        assert (threaded.near(), threaded.exact()) == expected
+
+
+def test_survivors_do_not_depend_on_groups_ranges_and_tasks(monkeypatch):
+    texts = clusters_of_texts()
+    expected = Corpus(texts).near(), Corpus(texts).exact()
+    for name, value in (("GROUP_DOCUMENTS", (7, 7)), ("RANGE_DOCUMENTS", 16), ("TASK_DOCUMENTS", (5, 9))):
+        monkeypatch.setattr(band_join, name, value)
+        corpus = Corpus(texts, cuts=range(1, len(texts), 3))
+        assert (corpus.near(), corpus.exact()) == expected
+    assert not [path for path in corpus.folder.iterdir() if path.is_dir()], "a folder of scratch files is left"
+
+
+def test_what_is_mapped_and_what_is_mapped_over_can_be_sent_to_another_process():
+    def run(function, items):
+        return [pickle.loads(pickle.dumps(function))(pickle.loads(pickle.dumps(item))) for item in items]
+
+    texts = clusters_of_texts()
+    assert Corpus(texts, run=run).near() == Corpus(texts).near()
+
+
+def test_a_search_that_was_broken_off_starts_over():
+    texts = clusters_of_texts()
+    corpus = Corpus(texts)
+    for most in range(5):
+        calls = []
+
+        def run(function, items, most=most, calls=calls):
+            calls.append(function)
+            if len(calls) > most:
+                raise InterruptedError
+            return band_join.in_turn(function, items)
+
+        corpus.run = run
+        for search in (corpus.exact, corpus.near):
+            calls.clear()
+            if most < 4:
+                with pytest.raises(InterruptedError):
+                    search()
+    corpus.run = band_join.in_turn
+    assert (corpus.near(), corpus.exact()) == (Corpus(texts).near(), Corpus(texts).exact())
+
+
+def test_a_shard_that_is_not_what_was_signed_is_refused():
+    """Rows are numbered through the shards: a step that saw other rows would remove the wrong ones."""
+    texts = clusters_of_texts()
+    for part in ("texts", "signatures"):
+        corpus, other = Corpus(texts), Corpus(texts[1:])
+        corpus.shards[2] = dataclasses.replace(corpus.shards[2], **{part: getattr(other.shards[1], part)})
+        for search in (corpus.exact, corpus.near):
+            with pytest.raises(AssertionError):
+                search()
+    corpus, other = Corpus(texts), Corpus(texts[::-1])
+    corpus.shards[0] = dataclasses.replace(corpus.shards[0], texts=other.shards[0].texts)
+    with pytest.raises(AssertionError, match="not the texts that were signed"):
+        corpus.near()
 
 
 def test_surviving_texts_do_not_depend_on_how_documents_are_named():
-    corpus = near_corpus()
-    renamed = Corpus(corpus.texts, [f"z{len(corpus.texts) - i:05}" for i in range(len(corpus.texts))])
-    kept = [Counter(t for i, t in zip(c.ids, c.texts, strict=True) if i not in c.near()) for c in (corpus, renamed)]
+    texts = clusters_of_texts()
+    renamed = Corpus(texts, [f"z{len(texts) - i:05}" for i in range(len(texts))])
+    kept = []
+    for corpus in (Corpus(texts), renamed):
+        removed = corpus.near()
+        kept.append(Counter(text for name, text in zip(corpus.ids, corpus.texts, strict=True) if name not in removed))
     assert kept[0] == kept[1]
 
 
-def test_held_out_text_survives_against_longer_training_text():
+def test_documents_that_are_not_alive_take_no_part():
+    rng = random.Random(6)
+    text = words(rng, 80)
+    corpus = Corpus([" ".join([*text, "x"]), " ".join([*text, "y"]), " ".join([*text, "z"])])
+    assert sum(corpus.find().survivor >= 0) == 2
+    found = corpus.find(np.array([True, False, True]))
+    assert found.survivor[1] == -1 and sum(found.survivor >= 0) == 1 and 1 not in found.survivor.tolist()
+
+
+def test_the_survivor_follows_the_rank():
     rng = random.Random(5)
-    base = words(rng, 80)
-    corpus = Corpus([" ".join([*base, "and", "more"]), " ".join(base)], heldout=frozenset({1}))
-    assert corpus.near() == {"00000": "00001"}
-    assert Corpus(corpus.texts).near() == {"00001": "00000"}
+    base = " ".join(words(rng, 80))
+    longer = base + " and more"
+    assert Corpus([longer, base]).near() == {"00001": "00000"}
+    assert Corpus([longer, base], heldout=frozenset({1})).near() == {"00000": "00001"}
+    assert Corpus([longer, base], quality=(0.25, 0.5)).near() == {"00000": "00001"}
+    assert Corpus([longer, base], quality=(0.25, 0.25 + 1e-9)).near() == {"00001": "00000"}, "rounded to six digits"
+    assert Corpus([longer, base], heldout=frozenset({1}), quality=(0.5, 0.25)).near() == {"00000": "00001"}
+    assert Corpus([base, longer], heldout=frozenset({1}), num_known=1).near() == {"00001": "00000"}
+    assert Corpus([base, base], ["b", "a"]).exact() == {"b": "a"}
 
 
-@given(st.lists(st.lists(st.sampled_from("abcde"), max_size=12), min_size=1, max_size=6), st.integers(2, 4))
+@given(
+    st.lists(
+        st.tuples(st.booleans(), st.booleans(), st.sampled_from([0, 0.5, 0.5 + 1e-9]), *[st.integers(0, 2)] * 3),
+        max_size=20,
+    ),
+    st.data(),
+)
 @settings(max_examples=100, deadline=None)
-def test_signatures_are_those_of_a_plain_minhash(texts, n):
-    shard = column([" ".join(text) for text in texts])
-    factors, shifts = hash_constants(6)
-    signatures, num_grams = np.zeros((len(texts), 6), np.uint32), np.zeros(len(texts), np.int64)
-    dedup_kernels.minhash(*text_buffers(shard), n, factors, shifts, signatures, num_grams)
-    for i, text in enumerate(texts):
-        (grams,) = hash_texts([" ".join(text).encode()], n)
-        assert num_grams[i] == max(0, len(text) - n + 1)
-        for k in range(6):
-            hashes = [(int(g) % 2**32 * int(factors[k]) + int(shifts[k])) % 2**32 for g in grams]
-            assert signatures[i, k] == min((h ^ h >> 15 for h in hashes), default=2**32 - 1)
+def test_the_rank_is_that_of_a_plain_sort(documents, data):
+    ids = data.draw(st.permutations([f"id {i}" for i in range(len(documents))]))
+    columns = np.array(documents).reshape(-1, 6).T
+    found = rank(
+        known=columns[0].astype(bool),
+        heldout=columns[1].astype(bool),
+        quality=columns[2],
+        num_bytes=columns[3].astype(np.int64),
+        fingerprints=columns[4:].T.astype(np.uint64),
+        ids=pa.chunked_array([ids], pa.string()),
+    )
+    plain = [
+        (not known, not heldout, -round(quality, 6), -size, first, second, name)
+        for (known, heldout, quality, size, first, second), name in zip(documents, ids, strict=True)
+    ]
+    assert found.tolist() == [sorted(plain).index(document) for document in plain]
 
 
-@given(st.sets(st.integers(0, 30)), st.sets(st.integers(0, 30)))
-@settings(max_examples=200, deadline=None)
-def test_jaccard_is_that_of_sets(a, b):
-    found = dedup_kernels.jaccard(np.array(sorted(a), np.uint64), np.array(sorted(b), np.uint64))
-    assert found == (len(a & b) / len(a | b) if a | b else 0.0)
+def test_known_documents_stay_and_each_of_them_removes_what_resembles_it():
+    rng = random.Random(7)
+    stream = words(rng, 200)
+    known = [" ".join(stream[:100]), " ".join(stream[10:110])]
+    new = " ".join(stream[20:120])
+    assert jaccard(*known) >= 0.8 > jaccard(known[0], new) and jaccard(known[1], new) >= 0.8
+    assert Corpus([*known, new], num_known=2).near() == {"00002": "00001"}
+
+
+def test_clusters_follow_chains_of_similar_texts():
+    rng = random.Random(1)
+    stream = words(rng, 400)
+    chain = [" ".join(stream[10 * i : 10 * i + 100]) for i in range(11)]
+    texts = [" ".join(words(rng, 60)), *chain[:6], "short", *chain[6:]]
+    chosen = NearDuplicateSettings(recall=0.9999)
+    corpus = Corpus(texts, settings=chosen)
+    found = near_clusters(corpus.shards, chosen, corpus.folder, corpus.run)
+    assert found.tolist() == [0, *[1] * 6, 7, *[1] * 5]
 
 
 @pytest.mark.skipif(not NEAR_DUPLICATES.is_dir(), reason="needs ../shared/data/near_duplicates")
@@ -262,7 +320,10 @@ def test_recall_and_precision_on_planted_duplicates():
         names = {str(pair["id"]), str(pair["orig"])}
         if pair["kind"] != "near":
             pairs[pair["kind"]].append(bool(names & set(exact)))
-        elif jaccard(*(by_id[name] for name in names)) >= DEFAULT.threshold:
+        elif pair["jac"] >= DEFAULT.threshold:
             pairs["near"].append(bool(names & (set(exact) | set(near))))
     assert all(pairs["exact"]) and all(pairs["exact_ws"]) and len(pairs["exact"]) == 625
     assert len(pairs["near"]) > 900 and np.mean(pairs["near"]) >= 0.99
+    clusters = near_clusters(corpus.shards, DEFAULT, corpus.folder, corpus.run)
+    row = {name: i for i, name in enumerate(corpus.ids)}
+    assert all(clusters[row[name]] == clusters[row[kept]] for name, kept in near.items())

@@ -1,267 +1,232 @@
-"""Quality rules: each threshold means what its name says, and no script is judged by rules made for another."""
+"""What the rules keep and drop: by preset, at each bound, by language."""
 
-import re
-from collections import Counter
+import math
+import pickle
+from collections import defaultdict
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
-from hypothesis import example, given, settings
-from hypothesis import strategies as st
 
-from data.quality import REPEATED_NGRAMS, TOP_NGRAMS, judge, measures
-from data.quality_rules import RULES, Preset
+from data.errors import InputError
+from data.quality import judge, measures
+from data.quality_rules import RULES, UNCOVERED, Preset, QualityRules, Rule, resolve
+from tests.data.quality_texts import CODE, PARAGRAPHS, clean_english, text_with
 
-PARAGRAPHS = {
-    "en": "The old library at the edge of the town had stood empty for many years before anyone thought of "
-    "opening its doors again. When the first visitors came, they found shelves of careful notes about "
-    "weather, harvests and the people who had lived nearby. Nobody could say who had written them, or "
-    "why they were kept.",
-    "ru": "Старая библиотека на окраине города много лет стояла "
-    "пустой, прежде чем кто-то решил снова открыть её двери. "
-    "Когда пришли первые посетители, они увидели полки с "
-    "подробными записями о погоде, урожаях и людях, живших "
-    "поблизости. Никто не мог сказать, кто их написал и "
-    "зачем их хранили так долго.",
-    "ar": "ظلت المكتبة القديمة عند طرف المدينة خالية لسنوات طويلة قبل أن يفكر أحد في فتح أبوابها من جديد. وحين "
-    "جاء الزوار الأوائل وجدوا رفوفا من الملاحظات الدقيقة عن الطقس والحصاد والناس الذين عاشوا بالقرب "
-    "منها. لم يستطع أحد أن يقول من كتبها ولا لماذا حفظت كل هذا الوقت الطويل.",
-    "hi": "शहर के किनारे वाला पुराना पुस्तकालय कई वर्षों तक खाली पड़ा रहा, इससे पहले कि किसी ने उसके दरवाज़े "
-    "फिर खोलने की सोची। जब पहले आगंतुक आए तो उन्हें मौसम, फसलों और आसपास रहने वाले लोगों के बारे में "
-    "ध्यान से लिखे गए नोट मिले। कोई नहीं बता सका कि उन्हें किसने लिखा था और क्यों सँभालकर रखा गया।",
-    "ko": "마을 끝에 있는 오래된 도서관은 누군가 다시 문을 열 생각을 하기 전까지 여러 해 동안 비어 있었다. 첫 "
-    "방문객들이 왔을 때 그들은 날씨와 수확과 근처에 살던 사람들에 대해 꼼꼼하게 적은 기록이 가득한 "
-    "선반을 발견했다. 누가 그것을 썼는지, 왜 그렇게 오래 보관했는지는 아무도 말하지 못했다.",
-    "zh": "镇子边上的旧图书馆空了许多年，才有人想到重新打开它的大门。第一批访客到来时，他们看到书架上摆满了关于"
-    "天气、收成和附近居民的细致记录。没有人能说出是谁写下了这些，也没有人知道为什么要把它们保存这么久。后"
-    "来一位老教师把它们一页一页抄了下来，送给了每一所学校。",
-    "ja": "町はずれの古い図書館は、誰かが再び扉を開けようと思うまで何年も空いたままだった。最初の訪問者が来たと"
-    "き、彼らは天気や収穫や近くに住んでいた人々についての丁寧な記録が並ぶ棚を見つけた。誰がそれを書いたの"
-    "か、なぜ長く保管されていたのかは誰にもわからなかった。",
-    "th": "ห้องสมุดเก่าที่ชายเมืองว่างเปล่ามานานหลายปีก่อนที่จะมีใครคิดเปิดประตูอีกครั้ง เมื่อผู้มาเยือนกลุ่มแร"
-    "กมาถึง พวกเขาพบชั้นหนังสือที่เต็มไปด้วยบันทึกอย่างละเอียดเกี่ยวกับสภาพอากาศ การเก็บเกี่ยว และผู้คนที"
-    "่เคยอาศัยอยู่ใกล้เคียง ไม่มีใครบอกได้ว่าใครเป็นผู้เขียน",
-}
+EVERY_RULE = sorted({rule for rules in RULES.values() for rule in rules}, key=lambda rule: (rule.name, rule.bound))
+MULTILINGUAL = Path(__file__).parents[3] / "shared" / "data" / "multilingual" / "sentences-75-languages.parquet"
+PUBLISHED = (Preset.GOPHER_QUALITY, Preset.GOPHER_REPETITION, Preset.C4, Preset.FINEWEB)
 
 
 def column(*texts: str) -> pa.LargeStringArray:
     return pa.array(texts, pa.large_string())
 
 
-def broken(text: str, preset: Preset) -> str | None:
+def rules_of(*presets: Preset, **settings) -> QualityRules:
+    return QualityRules(presets=presets, **settings)
+
+
+def broken(text: str, rules: QualityRules, language: str | None = None) -> str | None:
     """The name of the first rule that a text breaks."""
-    rule = int(judge(column(text), preset).rule[0])
-    return RULES[preset][rule].name if rule >= 0 else None
+    verdict = judge(column(text), None if language is None else [language], rules)
+    return rules.names[verdict.rule[0]] if verdict.rule[0] >= 0 else None
 
 
-def value(text: str, measure: str) -> float:
-    return float(measures(column(text))[measure][0])
+@pytest.mark.parametrize("preset", [p for p in Preset if p not in (Preset.AUTO, Preset.NONE, Preset.CODE, Preset.C4)])
+def test_the_same_clean_paragraph_is_kept_in_every_language(preset):
+    """Its line of 300 characters stands twice in no text, ends in a stop where the language has one, and is long."""
+    looser = {"least words": 10.0}
+    rules = rules_of(preset, language_rules=dict.fromkeys(PARAGRAPHS, looser))
+    verdict = judge(column(*PARAGRAPHS.values()), list(PARAGRAPHS), rules)
+    assert {code: rules.names[rule] for code, rule in zip(PARAGRAPHS, verdict.rule, strict=True) if rule >= 0} == {}
+    assert verdict.judged.all()
 
 
-def test_clean_text_of_every_script_is_kept_and_what_has_no_words_is_not_judged():
-    verdict = judge(column(*PARAGRAPHS.values()), Preset.PROSE)
-    assert (verdict.rule == -1).all()
-    judged = dict(zip(PARAGRAPHS, verdict.judged.tolist(), strict=True))
-    assert judged == {"en": True, "ru": True, "ar": True, "hi": True, "ko": True, "zh": False, "ja": False, "th": False}
+def test_the_same_clean_paragraph_is_kept_without_languages():
+    for languages in (None, [""] * len(PARAGRAPHS)):
+        verdict = judge(column(*PARAGRAPHS.values()), languages, rules_of(Preset.PROSE))
+        assert (verdict.rule == -1).all() and verdict.judged.all()
 
 
-def test_english_with_a_few_foreign_words_is_judged():
-    text = "The word 図書館 means library. " + "again and " * 60
-    assert judge(column(text), Preset.PROSE).judged.all() and broken(text, Preset.PROSE) is not None
+@pytest.mark.skipif(not MULTILINGUAL.is_file(), reason="the texts in 75 languages are not here")
+def test_no_language_is_wiped_out():
+    """Texts of ten sentences; what is dropped repeats itself, most of it in Urdu."""
+    table = pq.read_table(MULTILINGUAL, columns=["text", "lang"]).to_pylist()
+    sentences: dict[str, list[str]] = defaultdict(list)
+    for row in table:
+        sentences[row["lang"]].append(row["text"])
+    texts = [(code, "\n".join(own[i : i + 10])) for code, own in sentences.items() for i in range(0, len(own) - 9, 10)]
+    languages = [code for code, _ in texts]
+    for preset in (Preset.PROSE, *PUBLISHED):
+        verdict = judge(column(*(text for _, text in texts)), languages, rules_of(preset))
+        kept: dict[str, list[bool]] = defaultdict(list)
+        for language, rule in zip(languages, verdict.rule, strict=True):
+            kept[language].append(rule < 0)
+        rates = {language: np.mean(own) for language, own in kept.items()}
+        assert min(rates.values()) >= 0.5, (preset, rates)
+        assert np.mean(list(rates.values())) >= 0.97, (preset, rates)
 
 
-def distinct(count: int, length: int = 5) -> list[str]:
-    """Words that never repeat, of one length."""
-    letters = "abcdefghij"
-    return ["".join(letters[int(digit)] for digit in f"{i:0{length}}") for i in range(count)]
+def test_rules_for_english_say_nothing_of_other_languages():
+    foreign = "Ein Satz ohne jedes englische Wort steht hier, und noch einer. " * 2 + "\nZeile ohne Punkt"
+    rules = rules_of(Preset.C4)
+    verdict = judge(column(foreign, foreign), ["de", "en"], rules)
+    assert verdict.rule.tolist() == [-1, rules.names.index("quality: least sentences in kept lines")]
+    assert verdict.judged.tolist() == [False, True]
+    assert broken(foreign * 5, rules_of(Preset.GOPHER_QUALITY), "en") == "quality: least distinct stop words"
+    assert broken(foreign * 5, rules_of(Preset.GOPHER_QUALITY), "de") is None
 
 
-def words_with_letters(share: int) -> str:
-    return " ".join(distinct(share) + [f"{i:05}" for i in range(100 - share)])
+def test_without_languages_rules_for_english_hold_for_text_in_ascii_letters():
+    rules = rules_of(Preset.C4)
+    assert broken("No end of a sentence here", rules) == "quality: least sentences in kept lines"
+    assert broken(PARAGRAPHS["ru"], rules) is None
+    assert broken("No end of a sentence here", rules, "") is None  # looked for, and not known
 
 
-def with_words(count: int) -> str:
-    return " ".join(distinct(count, 6))
+@pytest.mark.parametrize("uncovered", ["keep", "drop"])
+def test_a_language_that_no_rule_covers_is_kept_or_dropped_as_told(uncovered):
+    texts, languages = column("short", "short", "short"), ["en", "tlh", "qq"]
+    rules = rules_of(Preset.PROSE, uncovered=uncovered, language_rules={"qq": {"least words": 1}})
+    verdict = judge(texts, languages, rules)
+    reasons = [rules.names[rule] if rule >= 0 else None for rule in verdict.rule]
+    assert reasons == ["quality: least words", UNCOVERED if uncovered == "drop" else None, None]
+    assert verdict.judged.tolist() == [True, False, True]
 
 
-def with_length(tenths: int) -> str:
-    long = tenths // 10 + 1
-    extra = tenths % 10
-    return " ".join(
-        [w for i in range(10) for w in distinct(100, long if i < extra else long - 1)[10 * i : 10 * i + 10]]
-    )
+def test_code_and_tables_are_judged_whatever_their_language_is_taken_for():
+    for preset in (Preset.CODE, Preset.TECHNICAL):
+        verdict = judge(column("x = 1", CODE), ["tlh", "tlh"], rules_of(preset, uncovered="drop"))
+        assert verdict.judged.all() and verdict.rule.tolist() == [0, -1]
 
 
-def with_marks(mark: str, count: int) -> str:
-    return " ".join([*distinct(1000 - count), *[word + mark for word in distinct(1000)[-count:]]])
+def test_a_text_in_a_script_without_spaces_is_judged_by_its_script_whatever_its_language():
+    for language in ("zh", "en", "", "ru"):
+        assert broken(PARAGRAPHS["zh"], rules_of(Preset.PROSE), language) is None
+    assert broken("一二三四五。" * 60, rules_of(Preset.PROSE), "zh") is not None
 
 
-def with_lines(*, repeated: int, total: int = 10) -> str:
-    first = distinct(40)[:4]
-    unique = [" ".join(distinct(1000)[100 + 4 * i : 104 + 4 * i]) for i in range(total - repeated - 1)]
-    return "\n".join([" ".join(first)] * (repeated + 1) + unique)
+def test_bounds_of_a_language_replace_those_of_the_preset():
+    text = clean_english(40)
+    rules = rules_of(Preset.PROSE, language_rules={"en": {"least words": 41}})
+    verdict = judge(column(text, text), ["en", "fr"], rules)
+    assert verdict.rule.tolist() == [0, -1] and verdict.bound.tolist() == [41, 0] and verdict.value.tolist() == [40, 0]
+    assert rules.bounds[0] == 30
 
 
-@pytest.mark.parametrize(
-    ("measure", "name", "dropped", "at", "kept"),
-    [
-        ("words", "least words", with_words(29), with_words(30), with_words(31)),
-        ("words", "most words", with_words(100_001), with_words(100_000), with_words(99_999)),
-        ("mean word length", "least mean word length", with_length(29), with_length(30), with_length(31)),
-        ("mean word length", "most mean word length", with_length(101), with_length(100), with_length(99)),
-        (
-            "hash marks per word",
-            "most hash marks per word",
-            with_marks("#", 101),
-            with_marks("#", 100),
-            with_marks("#", 99),
-        ),
-        (
-            "ellipses per word",
-            "most ellipses per word",
-            with_marks("…", 101),
-            with_marks("...", 100),
-            with_marks("…", 99),
-        ),
-        (
-            "share of words with a letter",
-            "least share of words with a letter",
-            words_with_letters(79),
-            words_with_letters(80),
-            words_with_letters(81),
-        ),
-        (
-            "share of repeated lines",
-            "most share of repeated lines",
-            with_lines(repeated=31, total=100),
-            with_lines(repeated=30, total=100),
-            with_lines(repeated=29, total=100),
-        ),
-    ],
-)
-def test_a_threshold_keeps_what_is_at_it_and_drops_beyond_it(measure, name, dropped, at, kept):
-    rule = next(rule for rule in RULES[Preset.PROSE] if rule.name == name)
-    assert value(at, measure) == pytest.approx(rule.bound)
-    if rule.kind == "least":
-        assert value(dropped, measure) < rule.bound < value(kept, measure)
-    else:
-        assert value(dropped, measure) > rule.bound > value(kept, measure)
-    assert broken(dropped, Preset.PROSE) == name
-    assert name not in {broken(at, Preset.PROSE), broken(kept, Preset.PROSE)}
+def test_bounds_of_the_library_for_a_language_are_never_stricter_than_the_preset():
+    long = " ".join(["Donaudampfschifffahrt", "Gesellschaft", "Kapitän"] * 12)
+    assert broken(long, rules_of(Preset.TECHNICAL), "fi") != "quality: most mean word length"
 
 
-def test_every_rule_of_every_preset_has_a_measure_and_can_drop():
+@pytest.mark.parametrize("rule", EVERY_RULE, ids=lambda rule: f"{rule.name}-{rule.bound:g}")
+def test_a_value_at_a_bound_is_kept_and_beyond_it_dropped(rule):
+    """Each text has a known value; the bound is put below it, at it, and above it."""
+    text, value = text_with(rule.measure)
+    found = float(measures(column(text))[rule.measure][0])
+    assert found == pytest.approx(value, abs=1e-12) and found > 0
+
+    def verdict(bound: float) -> bool:
+        """Whether the text is dropped by this rule at that bound."""
+        preset = next(preset for preset, rules in RULES.items() if rule in rules)
+        rules = rules_of(preset, language_rules={"en": {**unbounded(preset), rule.name: bound}})
+        judged = judge(column(text), ["en"], rules)
+        reason = rules.names[judged.rule[0]] if judged.rule[0] >= 0 else None
+        assert reason in (None, f"quality: {rule.name}")
+        assert reason is None or judged.value[0] == found and judged.bound[0] == bound
+        return reason is not None
+
+    below, above = np.nextafter(found, -math.inf), np.nextafter(found, math.inf)
+    expected = (False, False, True) if rule.kind == "least" else (True, False, False)
+    assert (verdict(below), verdict(found), verdict(above)) == expected
+
+
+def unbounded(preset: Preset) -> dict[str, float]:
+    """Bounds that nothing breaks."""
+    return {rule.name: -1.0 if rule.kind == "least" else math.inf for rule in RULES[preset]}
+
+
+def test_digits_only_is_dropped_for_prose():
+    digits = " ".join(f"{i:05}" for i in range(200))
+    assert broken(digits, rules_of(Preset.PROSE)) == "quality: least share of words with a letter"
+
+
+@pytest.mark.parametrize(("letters", "kept"), [(79, False), (80, True), (81, True)])
+def test_the_share_of_words_with_a_letter_is_a_least_one(letters, kept):
+    text = " ".join([f"{'abcdefghij'[i % 10]}{'klmnopqrst'[i // 10]}x" for i in range(letters)])
+    text += " " + " ".join(f"{i:03}" for i in range(100 - letters))
+    assert (broken(text, rules_of(Preset.PROSE)) is None) == kept
+
+
+def test_code_is_not_judged_by_rules_for_prose():
+    assert broken(CODE, rules_of(Preset.PROSE)) is not None
+    assert broken(CODE, rules_of(Preset.CODE)) is None and broken(CODE, rules_of()) is None
+    line = "data = '" + "ab12" * 300 + "'\n"
+    assert broken(line + CODE, rules_of(Preset.CODE)) == "quality: most characters of the longest line"
+
+
+def test_boilerplate_that_repeats_is_dropped_with_the_measured_value():
+    rules = rules_of(Preset.GOPHER_REPETITION)
+    verdict = judge(column("Click here to subscribe to our newsletter today. " * 40), ["en"], rules)
+    assert "gram" in rules.names[verdict.rule[0]] and verdict.value[0] > verdict.bound[0]
+
+
+def test_clean_english_passes_all_published_rules_and_loses_the_lines_that_c4_does_not_want():
+    text = clean_english(120)
+    whole = f"Menu\n{text}\nEnable JavaScript to read on, please.\nTerms of use apply to all of this."
+    verdict = judge(column(text, whole, "too short"), ["en"] * 3, rules_of(*PUBLISHED))
+    assert verdict.rule.tolist() == [-1, -1, 0]
+    assert verdict.texts.to_pylist() == [text, text, "too short"]
+    assert verdict.removed_bytes.tolist() == [0, len(whole) - len(text), 0]
+
+
+def test_of_two_presets_the_stricter_bound_holds():
+    rules = rules_of(Preset.GOPHER_REPETITION, Preset.FINEWEB)
+    (bound,) = [
+        bound for name, bound in zip(rules.names, rules.bounds, strict=True) if "text in repeated lines" in name
+    ]
+    assert bound == 0.01
+    assert len(set(rules.names)) == len(rules.names) == len(rules.bounds)
+
+
+def test_every_rule_of_every_preset_has_a_measure():
     measured = measures(column("x"))
     for preset, rules in RULES.items():
         assert len({rule.name for rule in rules}) == len(rules), preset
         assert all(rule.measure in measured for rule in rules)
 
 
-def test_digits_only_is_dropped_for_prose():
-    assert broken(" ".join(f"{i:05}" for i in range(200)), Preset.PROSE) == "least share of words with a letter"
+def test_presets_of_a_source():
+    assert resolve("auto", Preset.CODE) == (Preset.CODE,) and resolve(Preset.NONE, Preset.CODE) == ()
+    assert resolve([Preset.C4, Preset.FINEWEB, Preset.C4], Preset.PROSE) == (Preset.C4, Preset.FINEWEB)
+    with pytest.raises(InputError, match="stand alone"):
+        resolve([Preset.AUTO, Preset.C4], Preset.PROSE)
 
 
-def test_code_is_not_judged_by_rules_for_prose():
-    code = "import os\n\n\n" + "\n".join(f"def f{i}(x, y):\n    return x[{i}] + y * {i}  # {i}\n" for i in range(30))
-    assert broken(code, Preset.PROSE) is not None
-    assert broken(code, Preset.CODE) is None and broken(code, Preset.NONE) is None
-    assert broken("data = '" + "ab12" * 300 + "'\n" + code, Preset.CODE) == "most characters of the longest line"
+def test_an_unknown_rule_of_a_language_is_refused_with_a_suggestion():
+    with pytest.raises(
+        InputError, match="language_rules.de: there is no rule 'least word'; did you mean 'least words'"
+    ):
+        rules_of(Preset.PROSE, language_rules={"de": {"least word": 3}})
 
 
-def test_boilerplate_that_repeats_is_dropped_with_the_measured_value():
-    verdict = judge(column("Click here to subscribe to our newsletter today. " * 40), Preset.PROSE)
-    rule = RULES[Preset.PROSE][int(verdict.rule[0])]
-    assert "gram" in rule.measure and verdict.value[0] > rule.bound
+def test_rules_travel_between_processes_and_columns_of_no_text_are_fine():
+    rules = pickle.loads(pickle.dumps(rules_of(*PUBLISHED)))
+    assert rules.names == rules_of(*PUBLISHED).names
+    for languages in (None, [], pa.array([], pa.string())):
+        verdict = judge(column(), languages, rules)
+        assert len(verdict.rule) == len(verdict.judged) == len(verdict.texts) == 0
+    assert judge(column(""), ["en"], rules).rule.tolist() == [0]
 
 
-SPACES = " \t\n\r\v\f"
+def test_languages_may_be_any_arrow_column():
+    texts = column(clean_english(40), "short", clean_english(60))
+    plain = judge(texts, ["en", "de", ""], rules_of(Preset.PROSE))
+    for languages in (pa.array(["en", "de", ""]), pa.array(["en", "de", ""]).dictionary_encode()):
+        assert np.array_equal(judge(texts, languages, rules_of(Preset.PROSE)).rule, plain.rule)
 
 
-def reference(text: str) -> dict[str, float]:
-    """The measures in plain Python."""
-    words = re.findall(rf"[^{SPACES}]+", text)
-    lines = [line.strip(SPACES) for line in text.split("\n")]
-    lines = [line for line in lines if line]
-    counts = Counter(re.sub(rf"[{SPACES}]", " ", line) for line in lines)
-    sizes = [len(word.encode()) for word in words]
-    repeats = {line: count - 1 for line, count in counts.items()}
-    ellipsis = [line for line in lines if line.endswith("...") or line.endswith("…")]
-    found = {
-        "words": len(words),
-        "mean word length": sum(len(w) + sum("가" <= c <= "힣" for c in w) for w in words) / max(1, len(words)),
-        "hash marks per word": text.count("#") / max(1, len(words)),
-        "ellipses per word": (text.count("...") + text.count("…")) / max(1, len(words)),
-        "lines": len(lines),
-        "mean characters of a line": sum(map(len, lines)) / max(1, len(lines)),
-        "characters of the longest line": max(map(len, lines), default=0),
-        "share of lines ending in an ellipsis": len(ellipsis) / max(1, len(lines)),
-        "share of lines with a bullet": sum(line[0] in "-*+•●◦▪‣" for line in lines) / max(1, len(lines)),
-        "share of short lines": sum(len(line) <= 30 for line in lines) / max(1, len(lines)),
-        "share of repeated lines": sum(repeats.values()) / max(1, len(lines)),
-        "share of text in repeated lines": sum(len(line) * n for line, n in repeats.items())
-        / max(1, sum(map(len, lines))),
-    }
-    for n in TOP_NGRAMS:
-        grams = Counter(tuple(words[i : i + n]) for i in range(len(words) - n + 1))
-        best = max(
-            (count * sum(len(w.encode()) for w in gram) for gram, count in grams.items() if count > 1), default=0
-        )
-        found[f"share of the top {n}-gram"] = best / max(1, sum(sizes))
-    for n in REPEATED_NGRAMS:
-        seen, covered = set(), set()
-        for i in range(len(words) - n + 1):
-            gram = tuple(words[i : i + n])
-            if gram in seen:
-                covered.update(range(i, i + n))
-            seen.add(gram)
-        found[f"share of repeated {n}-grams"] = sum(sizes[i] for i in covered) / max(1, sum(sizes))
-    return found
-
-
-PIECES = st.sampled_from(
-    [
-        "a",
-        "bb",
-        "the",
-        "é",
-        "한글",
-        "#",
-        "...",
-        "…",
-        "....",
-        "- x",
-        "•",
-        ".",
-        "\n",
-        " ",
-        "\t",
-        "\r\n",
-        "\v",
-        "12",
-        "a b c d e f",
-    ]
-)
-
-
-@given(st.lists(st.lists(PIECES, max_size=80).map("".join), min_size=1, max_size=4))
-@settings(max_examples=300, deadline=None)
-@example(["... ."])
-def test_measures_are_those_of_the_reference(texts):
-    measured = measures(column(*texts))
-    for i, text in enumerate(texts):
-        expected = reference(text)
-        assert {name: pytest.approx(found[i]) for name, found in measured.items() if name in expected} == expected
-
-
-def test_many_distinct_lines_are_all_told_apart():
-    lines = [f"line number {i}" for i in range(5000)]
-    assert value("\n".join(lines), "share of repeated lines") == 0
-    assert value("\n".join(lines + lines[:500]), "share of repeated lines") == pytest.approx(500 / 5500)
-
-
-def test_measures_do_not_depend_on_the_neighbours_in_a_column():
-    texts = [*PARAGRAPHS.values(), "x " * 500, "", "a\nb\na\nb"]
-    together = measures(column(*texts))
-    for i, text in enumerate(texts):
-        alone = measures(column(text))
-        assert all(np.array_equal(alone[name][0], together[name][i]) for name in alone)
+def test_a_rule_is_named_by_its_direction():
+    assert Rule("words", "least", 3).name == "least words"

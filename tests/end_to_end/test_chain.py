@@ -31,8 +31,9 @@ def test_conservation_from_text_to_tokens(tiny_root: Path) -> None:
     (corpus,), (tokens,) = store.all("curate"), store.all("pretokenize")
     for name, domain in corpus.facts["domains"].items():
         for unit in ("documents", "bytes"):
-            dropped = sum(reason[unit] for reason in domain["dropped"].values())
-            assert domain[f"{unit}_in"] == domain[f"train_{unit}"] + domain[f"heldout_{unit}"] + dropped
+            gone = sum(reason[unit] for reason in domain["dropped"].values())
+            gone += sum(domain["edited"].values()) if unit == "bytes" else 0
+            assert domain[f"{unit}_in"] == domain[f"train_{unit}"] + domain[f"heldout_{unit}"] + gone
         assert tokens.facts["domains"][name]["train_documents"] == domain["train_documents"]
 
 

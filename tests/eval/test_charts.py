@@ -13,6 +13,10 @@ FIGURES = {
         {"code": POINTS, "a <b> & $c": POINTS[:1]}, {"code": {"gzip-9": 2.5, "zstd": 2.4}}
     ),
     "tasks": lambda: charts.task_scores({"x": POINTS, "y": POINTS}, {"x": 0.5, "y": None}, {"x": "acc"}),
+    "funnel": lambda: charts.funnel(
+        ["read", "clean"],
+        {"documents": {"a $b$": [90, 9], "c": [10, 0]}, "bytes": {"a $b$": [9e6, 5e6], "c": [1e6, 0]}},
+    ),
     "forms": lambda: charts.export_forms({"hf": 4_000_000, "q4": 700_000}, {"hf": 0.0, "q4": 0.09}, ["q4"]),
 }
 
@@ -42,6 +46,24 @@ def test_axes_have_units_and_series_have_names() -> None:
     assert "bits per byte" in bits and "tokens seen" in bits and "gzip-9" in bits and "a <b> & $c" in bits
     assert "chance, 0.5" in text_of(charts.as_svg(FIGURES["tasks"](), ""))
     assert "q4 (refused)" in text_of(charts.as_svg(FIGURES["forms"](), ""))
+
+
+def test_a_funnel_adds_its_groups_up() -> None:
+    text = text_of(charts.as_svg(FIGURES["funnel"](), ""))
+    for expected in ("100 · 100%", "9 · 9%", "10M · 100%", "5M · 50%", "a $b$", "c", "documents", "bytes", "clean"):
+        assert expected in text, expected
+    assert "others" not in text
+
+
+def test_groups_beyond_the_colours_are_one() -> None:
+    values = {f"g{n}": [float(n), n - 0.001] for n in range(1, 10)}
+    text = text_of(charts.as_svg(charts.funnel(["read", "kept"], {"documents": values}), ""))
+    assert "g9" in text and "g5" in text and "g4" not in text and "4 others" in text
+    assert "45 · 99.98%" in text, "what is not all does not read 100 %"
+
+
+def test_nothing_at_all_has_a_funnel() -> None:
+    assert "clean" in text_of(charts.as_svg(charts.funnel(["read", "clean"], {"documents": {"a": [0, 0]}}), ""))
 
 
 def test_a_long_curve_is_thinned_and_keeps_its_spike() -> None:

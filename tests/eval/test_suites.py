@@ -1,11 +1,15 @@
 import hashlib
 import json
+import sys
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from data.errors import InputError
+from data.judged_item import JudgedItem
 from eval.suites import SUITES_DIRECTORY, digest, fixed_items, fixed_texts, load_suite, load_suites
 from eval.tasks.heldout import word_order
 from eval.tasks.templates import GENERATORS, template_items
@@ -96,7 +100,8 @@ def test_the_digest_follows_definitions_and_items(tmp_path: Path, monkeypatch: p
 def test_fixed_texts_are_the_items_with_their_right_answers(tmp_path: Path) -> None:
     path = write(tmp_path / "mine.toml")
     (task,) = load_suite(path).tasks
-    assert list(fixed_texts([path])) == [item.choices[item.gold] for item in fixed_items(task)]
+    texts = [item.choices[item.gold] for item in fixed_items(task)]
+    assert list(fixed_texts([path])) == [JudgedItem("indent", str(i), text) for i, text in enumerate(texts)]
     assert len(list(fixed_texts(["core"]))) == 5 * 150, "held-out items are not fixed texts"
 
 
@@ -133,6 +138,27 @@ def test_a_task_in_two_suites_and_a_needless_waiver_are_refused(tmp_path: Path) 
 def test_a_hub_task_without_network_needs_a_waiver(tmp_path: Path) -> None:
     path = write(tmp_path / "mine.toml", name="piqa", source="lm_eval")
     assert list(fixed_texts([path], waived=["piqa"])) == []
+
+
+def test_items_of_lm_eval_are_named_by_task_and_one_that_cannot_be_read_names_the_waiver(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def texts(name: str) -> Iterator[str]:
+        yield f"{name} asks and answers"
+        if reachable:
+            yield "another"
+        else:
+            raise InputError("its data set is not reachable")
+
+    monkeypatch.setitem(sys.modules, "eval.harness", SimpleNamespace(task_texts=texts))
+    path, reachable = write(tmp_path / "mine.toml", name="piqa", source="lm_eval"), True
+    assert list(fixed_texts([path])) == [
+        JudgedItem("piqa", "0", "piqa asks and answers"),
+        JudgedItem("piqa", "1", "another"),
+    ]
+    reachable = False
+    with pytest.raises(InputError, match="not reachable; or name it in suites.waived_tasks"):
+        list(fixed_texts([path]))
 
 
 def test_items_of_lm_eval_need_lm_eval(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,10 +4,13 @@ from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from stages.base import Job, execute
-from stages.report import STAGE, ReportConfig, view
+from stages.curate.tables import SAMPLES
+from stages.report import STAGE, ReportConfig, curation, view
 from stages.report.stage import count, seconds, size
 from stages.store import Artifact, Store
 from tests.stages.export.made import publish
@@ -45,6 +48,59 @@ def form(num_bytes: int, increase: float | None, *reasons: str) -> dict[str, Any
     }
 
 
+STEPS = ["read", "clean", "language", "quality", "exact duplicates", "near duplicates", "decontamination"]
+LEFT = [[13, 1033], [13, 1033], [13, 1030], [12, 1027], [10, 1000], [10, 1000], [10, 1000]]
+
+
+def corpus_facts() -> dict[str, Any]:
+    """Two domains and two languages alike; one language has nothing left, and one is known to no tokenizer."""
+    dropped = {
+        "exact duplicate of training text": {"documents": 2, "bytes": 27},
+        "quality: too short": {"documents": 1, "bytes": 3},
+    }
+    domain = {
+        "documents_in": 13, "bytes_in": 1033, "train_documents": 8, "train_bytes": 900, "heldout_documents": 2,
+        "heldout_bytes": 100, "dropped": dropped, "edited": {"pii": 5, "repeated lines": -2},
+    }  # fmt: skip
+    language = {"documents_in": 13, "bytes_in": 1033, "kept_documents": 10, "kept_bytes": 1000, "dropped": dropped}
+    lost = language | {"kept_documents": 0, "kept_bytes": 0, "documents_in": 3, "bytes_in": 30}
+    return {
+        "domains": {NASTY: domain, "code": domain},
+        "languages": {"en": language, "zu": lost},
+        "funnel": {
+            "steps": STEPS,
+            "domains": {NASTY: LEFT, "code": LEFT},
+            "languages": {"en": LEFT, "zu": [[3, 30], [3, 30]] + [[0, 0]] * 5},
+        },
+        "near_duplicates": {
+            "bands": 16, "rows": 6, "expected_recall_at_threshold": 0.992345, "candidates": 41, "compared_exactly": 40,
+            "too_short_for_an_ngram": 0,
+        },
+        "sources": [
+            {"source": "a.jsonl", "kind": "jsonl", "documents": {"code": 26}, "bytes": {"code": 2066},
+             "rejected": {"not JSON": 7}, "repaired": {"NUL": 2}, "renamed_ids": 5, "stopped_at_max_bytes": ["code"]}
+        ],
+        "not_judged": {"zu": {"code": {"documents": 1, "bytes": 3}}},
+        "pii": {"email": 31},
+        "decontamination": {
+            "heldout": {"items": 4, "too_short": 1, "documents": 2},
+            "tasks": {"lambada": {"items": 500, "too_short": 17, "documents": 3}},
+            "waived": ["boolq"],
+        },
+    }  # fmt: skip
+
+
+def write_samples(folder: Path) -> None:
+    rows = [
+        {"id": f"d{n}", "domain": "code", "source": "a.jsonl", "language": "en", "reason": reason, "detail": "bound 5",
+         "score": score, "survivor": survivor, "num_bytes": 3, "excerpt": excerpt}
+        for n, (reason, score, survivor, excerpt) in enumerate(
+            [("exact duplicate of training text", 1.0, "kept-1", NASTY), ("quality: too short", None, None, "so short")]
+        )
+    ]  # fmt: skip
+    pq.write_table(pa.Table.from_pylist(rows, SAMPLES), folder / "samples.parquet")
+
+
 def pretrain_files(folder: Path) -> None:
     losses = [5.0, None, 4.0, 3.5]
     metrics = [
@@ -56,20 +112,10 @@ def pretrain_files(folder: Path) -> None:
         (folder / name).write_text("".join(json.dumps(line) + "\n" for line in lines))
 
 
-@pytest.fixture
-def artifacts(tmp_path: Path) -> dict[str, tuple[Artifact, ...]]:
+@pytest.fixture(scope="module")
+def artifacts(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Artifact, ...]]:
     """Small manifests of a whole run. A domain and a sample hold what must not reach the page as markup."""
-    store = Store(tmp_path)
-    dropped = {"exact duplicate": {"documents": 2, "bytes": 30}, "too short": {"documents": 1, "bytes": 3}}
-    domain = {
-        "documents_in": 13,
-        "bytes_in": 1033,
-        "train_documents": 8,
-        "train_bytes": 900,
-        "heldout_documents": 2,
-        "heldout_bytes": 100,
-        "dropped": dropped,
-    }
+    store = Store(tmp_path_factory.mktemp("report"))
     tokenizer = {
         "vocabulary_size": 500,
         "encoding": {"method": "plain", "why": "a unigram model"},
@@ -85,6 +131,7 @@ def artifacts(tmp_path: Path) -> dict[str, tuple[Artifact, ...]]:
         "steps": 4,
         "tokens": 400,
         "memory": {"total": 10**8, "num_processes": 1},
+        "domains": {NASTY: {"epochs": 1.25, "wanted_epochs": 8.5}},
         "warnings": ["a warning of the plan"],
     }
     checks = [
@@ -116,6 +163,7 @@ def artifacts(tmp_path: Path) -> dict[str, tuple[Artifact, ...]]:
                 }
             },
         },
+        "mixture": {NASTY: {"weight": 0.125, "epochs": 1.2578, "wanted_epochs": 8.5}},
         "excluded": [{"first": 2, "last": 3, "step": 3}],
         "checkpoints": [{"step": c.facts["step"], "key": c.key, "digest": c.digest} for c in checkpoints],
     }
@@ -148,7 +196,7 @@ def artifacts(tmp_path: Path) -> dict[str, tuple[Artifact, ...]]:
         },
     }
     return {
-        "corpus": (publish(store, "curate", nothing, {"domains": {NASTY: domain, "code": domain}}),),
+        "corpus": (publish(store, "curate", write_samples, corpus_facts()),),
         "tokenizer": (publish(store, "tokenizer", nothing, tokenizer),),
         "tokens": (publish(store, "pretokenize", nothing, {"domains": {NASTY: tokens, "code": tokens}}),),
         "plan": (publish(store, "plan", nothing, plan),),
@@ -219,7 +267,7 @@ class Page(HTMLParser):
 def test_the_page_is_whole_and_loads_nothing(artifacts: dict[str, tuple[Artifact, ...]]) -> None:
     source = (report(artifacts).path / "report.html").read_text(encoding="utf-8")
     page = Page(source)
-    assert page.open == [] and page.tags.count("svg") == 6
+    assert page.open == [] and page.tags.count("svg") == 8
     assert (
         "script" not in page.tags and "link" not in page.tags and "img" not in page.tags and "iframe" not in page.tags
     )
@@ -240,8 +288,19 @@ def test_what_a_reader_looks_for_is_on_the_page(artifacts: dict[str, tuple[Artif
         "below gzip -9",
         "above gzip -9",
         "2.500",
-        "exact duplicate",
-        "too short",
+        "exact duplicate of training text 4 15.38% 54 B",
+        "quality: too short: 1 of 2",
+        "d0 · code · en · 3 B · measured 1 · bound 5 · repeats kept-1 <script>",
+        "d1 · code · en · 3 B · bound 5 so short",
+        "repeated lines -4 B",
+        "email 31",
+        "held-out text 4 1 2 lambada 500 17 3",
+        "Nothing was compared with boolq: the recipe waives it",
+        "zu 3 0 0.00% 30 B 0 B 0.00% 1",
+        "en 13 10 76.92% 1.03 kB 1.00 kB 96.81% 0 exact duplicate",
+        "a.jsonl (jsonl) 26 2.07 kB 7 5 NUL: 2 code",
+        "16 MinHash bands of 6 rows, expected to find 99.23% of the pairs at the threshold; 41 documents share",
+        "12.50% 300 1.25 1.26 capped; its weight asks for 8.50",
         "a warning of the plan",
         "-50.00%",
         "not applicable",
@@ -279,17 +338,57 @@ def test_scores_of_two_versions_of_a_task_are_not_joined(artifacts: dict[str, tu
 
 
 def test_data_rows_add_up(artifacts: dict[str, tuple[Artifact, ...]]) -> None:
-    rows = view.data_rows(artifacts["corpus"][0].facts, artifacts["tokens"][0].facts)
+    rows = curation.data_rows(artifacts["corpus"][0].facts, artifacts["tokens"][0].facts)
     for row in rows:
         for unit in ("documents", "bytes"):
-            assert row[f"{unit}_in"] == row[f"{unit}_train"] + row[f"{unit}_heldout"] + row[f"{unit}_dropped"]
+            edited = row["bytes_edited"] if unit == "bytes" else 0
+            assert row[f"{unit}_in"] == row[f"{unit}_train"] + row[f"{unit}_heldout"] + row[f"{unit}_dropped"] + edited
     assert rows[-1]["domain"] == "all" and rows[-1]["documents_in"] == 26 and rows[-1]["tokens_train"] == 600
     assert [
-        (row["reason"], row["documents"], row["bytes"]) for row in view.drop_rows(artifacts["corpus"][0].facts)
+        (row["reason"], row["documents"], row["bytes"], row["domains"], len(row["samples"]))
+        for row in curation.drop_rows(artifacts["corpus"][0].facts, curation.read_samples(artifacts["corpus"][0]))
     ] == [
-        ("exact duplicate", 4, 60),
-        ("too short", 2, 6),
+        ("exact duplicate of training text", 4, 54, [NASTY, "code"], 1),
+        ("quality: too short", 2, 6, [NASTY, "code"], 1),
     ]
+
+
+def test_tokens_of_early_steps_follow_from_bytes_and_what_was_measured(
+    artifacts: dict[str, tuple[Artifact, ...]],
+) -> None:
+    """A domain by its own tokens per byte, a language by the tokenizer's, or where it has none by those of all text."""
+    corpus, tokens, tokenizer = (artifacts[name][0].facts for name in ("corpus", "tokens", "tokenizer"))
+    found = curation.funnels(corpus, tokens, tokenizer)
+    assert found["domains"]["documents"]["code"] == [13, 13, 13, 12, 10, 10, 10]
+    code = found["domains"][curation.TOKENS]["code"]
+    assert code[-1] == pytest.approx(333) and code[0] == pytest.approx(333 * 1.033)
+    languages = found["languages"][curation.TOKENS]
+    assert languages["en"][0] == pytest.approx(1033 / 3.25) and languages["zu"][0] == pytest.approx(30 * 0.333)
+    nameless = corpus | {"languages": {}, "funnel": corpus["funnel"] | {"languages": {}}}
+    assert set(curation.funnels(nameless, tokens, tokenizer)) == {"domains"}
+
+
+def test_a_language_with_nothing_left_is_told_from_one_that_was_not_there(
+    artifacts: dict[str, tuple[Artifact, ...]],
+) -> None:
+    rows = curation.language_rows(artifacts["corpus"][0].facts)
+    assert [(row["language"], row["wiped_out"]) for row in rows] == [("en", False), ("zu", True)]
+    assert rows[0]["kept_bytes_share"] == 1000 / 1033
+
+
+def test_a_corpus_without_languages_and_drops_has_a_page_too(
+    artifacts: dict[str, tuple[Artifact, ...]], tmp_path: Path
+) -> None:
+    facts = corpus_facts()
+    for domain in facts["domains"].values():
+        domain |= {"dropped": {}, "edited": {}}
+    facts |= {"languages": {}, "funnel": facts["funnel"] | {"languages": {}}, "pii": {}}
+    empty = publish(
+        Store(tmp_path), "curate",
+        lambda folder: pq.write_table(SAMPLES.empty_table(), folder / "samples.parquet"), facts,
+    )  # fmt: skip
+    text = Page((report({**artifacts, "corpus": (empty,)}).path / "report.html").read_text(encoding="utf-8")).text
+    assert "Languages were not identified" in text and "Why text was dropped" not in text
 
 
 def test_curves_leave_out_a_step_without_a_target_and_time_every_step(

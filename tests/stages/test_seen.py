@@ -154,7 +154,7 @@ def test_a_full_disk_is_tried_again_and_leaves_nothing(tmp_path: Path, monkeypat
     def full(source: Path, target: Path) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr("stages.pretrain.seen.os.replace", full)
+    monkeypatch.setattr("stages.out_file.os.replace", full)
     with pytest.raises(TryAgain, match="is full"):
         write_lines(tmp_path / "seen.jsonl", [])
     assert not list(tmp_path.iterdir())

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from stages.curate.artifact import file_path
 from stages.shard_plan import plan_shards
 
 
@@ -35,16 +36,25 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
     lengths=st.lists(st.integers(0, 30), max_size=60),
     shard_bytes=st.integers(1, 40),
     rows_in_group=st.integers(1, 20),
+    rows_in_file=st.integers(1, 70),
 )
 def test_shards_are_those_of_taking_documents_one_by_one(
-    corpus: Path, lengths: list[int], shard_bytes: int, rows_in_group: int
+    corpus: Path, lengths: list[int], shard_bytes: int, rows_in_group: int, rows_in_file: int
 ) -> None:
     table = pa.table(
         {"id": [f"{i}" for i in range(len(lengths))], "text": ["é" * (n // 2) + "x" * (n % 2) for n in lengths]},
         schema=pa.schema([("id", pa.string()), ("text", pa.string())]),
     )
-    pq.write_table(table, corpus / "train" / "a.parquet", row_group_size=rows_in_group)
+    for path in (corpus / "train").iterdir():
+        path.unlink()
+    for number, first in enumerate(range(0, max(1, len(lengths)), rows_in_file)):
+        part = table.slice(first, rows_in_file)
+        pq.write_table(part, file_path(corpus, "train", "a", number), row_group_size=rows_in_group)
     plans = plan_shards(corpus, shard_bytes)
-    assert [(plan.first_row, plan.num_rows, plan.text_bytes) for plan in plans] == one_by_one(lengths, shard_bytes)
+    starts, first = [], 0
+    for plan in plans:
+        starts.append((first, plan.num_rows, plan.text_bytes))
+        first += plan.num_rows
+    assert starts == one_by_one(lengths, shard_bytes)
     assert [plan.number for plan in plans] == list(range(len(plans)))
     assert [name for plan in plans for name in plan.rows().column("id").to_pylist()] == table["id"].to_pylist()

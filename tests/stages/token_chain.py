@@ -7,12 +7,15 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from eval.suites import digest
 from stages.base import Facts, Inputs, Job, Stage, execute
 from stages.config import StageConfig
+from stages.curate.artifact import file_path
 from stages.journal import Event, Journal
 from stages.pretokenize import STAGE as PRETOKENIZE
 from stages.pretokenize import PretokenizeConfig
 from stages.store import Artifact, Store
+from stages.suites import SuitesConfig
 from stages.tokenizer import STAGE as TOKENIZER
 from stages.tokenizer import TokenizerConfig
 from tests.data.texts import AWKWARD, code, prose
@@ -45,10 +48,14 @@ def _write_corpus(config: CorpusConfig, inputs: Inputs, out: Path, journal: Jour
                 "group": pa.array(["g"] * len(texts), pa.string()),
                 "source": pa.array(["s"] * len(texts), pa.string()),
             }
-            pq.write_table(pa.table(columns), out / split / f"{domain}.parquet", row_group_size=config.rows_in_group)
+            table, most = pa.table(columns), max(1, len(texts) * 2 // 3)
+            for number, first in enumerate(range(0, max(1, len(texts)), most)):
+                path = file_path(out, split, domain, number)
+                pq.write_table(table.slice(first, most), path, row_group_size=config.rows_in_group)
             counts.setdefault(domain, {})[f"{split}_documents"] = len(texts)
             counts[domain][f"{split}_bytes"] = sum(len(text.encode()) for text in texts)
-    return Facts(facts={"domains": counts})
+    tasks = {"indent": {"items": 150, "too_short": 150, "documents": 0}}
+    return Facts(facts={"domains": counts, "decontamination": {"heldout": {}, "tasks": tasks, "waived": []}})
 
 
 class ForeignConfig(StageConfig):
@@ -62,7 +69,14 @@ def _write_foreign(config: ForeignConfig, inputs: Inputs, out: Path, journal: Jo
     return Facts(facts={"padded_vocabulary_size": config.padded_vocabulary_size})
 
 
-CORPUS = Stage(name="curate", revision=1, config=CorpusConfig, inputs={}, run=_write_corpus)
+CORPUS = Stage(
+    name="curate",
+    revision=1,
+    config=CorpusConfig,
+    inputs={},
+    run=_write_corpus,
+    externals=lambda config, store: {"suites": digest(SuitesConfig().names)},
+)
 FOREIGN = Stage(name="tokenizer", revision=1, config=ForeignConfig, inputs={}, run=_write_foreign)
 
 

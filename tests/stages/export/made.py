@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 
 from stages.base import Facts, Inputs, Job, Stage, execute
 from stages.config import StageConfig
+from stages.curate.artifact import file_path
 from stages.journal import Journal
 from stages.pretrain import checkpoint
 from stages.pretrain.model import config_values
@@ -106,7 +107,7 @@ def publish_corpus(store: Store, domains: dict[str, list[str]]) -> Artifact:
         for domain, found in domains.items():
             schema = pa.schema([("id", pa.string()), ("text", pa.large_string())])
             rows = [{"id": f"{domain}/{i}", "text": text} for i, text in enumerate(found)]
-            pq.write_table(pa.Table.from_pylist(rows, schema), folder / "heldout" / f"{domain}.parquet")
+            pq.write_table(pa.Table.from_pylist(rows, schema), file_path(folder, "heldout", domain, 0))
 
     return publish(store, "curate", fill, {})
 

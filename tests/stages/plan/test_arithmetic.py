@@ -241,9 +241,22 @@ def test_epochs_by_domain_and_warnings() -> None:
     assert found.domains["a"].epochs == pytest.approx(50 * 4 * 0.75 / 101)
     (warning,) = found.warnings
     assert "'b' is read 8.3 times" in warning
+    assert all(of.wanted_epochs == of.epochs for of in found.domains.values())
     for missing in ("x", "empty"):
         with pytest.raises(InputError, match=f"'{missing}'.*a, b, unused"):
             reading(pretrain.model_copy(update={"mixture": {missing: 1.0}}), DOMAINS, most_epochs=4)
+
+
+def test_a_cap_on_epochs_is_in_the_plan() -> None:
+    """b has 6 sequences; 200 are drawn."""
+    pretrain = PretrainConfig(
+        sequence_tokens=10, batch_sequences=4, num_steps=50, mixture={"a": 3, "b": 1}, mixture_most_epochs=4
+    )
+    found = reading(pretrain, DOMAINS, most_epochs=4)
+    assert found.domains["b"].epochs == pytest.approx(4) and found.domains["b"].wanted_epochs == pytest.approx(50 / 6)
+    assert found.domains["a"].weight == pytest.approx(176 / 200) and found.warnings == ()
+    with pytest.raises(InputError, match=r"draws 2000 tokens.*mixture_most_epochs = 1 allows 1070 .*\(a 1010, b 60"):
+        reading(pretrain.model_copy(update={"mixture_most_epochs": 1.0}), DOMAINS, most_epochs=4)
 
 
 def test_epochs_under_a_schedule_are_those_of_all_phases() -> None:

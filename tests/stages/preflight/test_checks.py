@@ -51,6 +51,23 @@ def test_two_batches(changes: dict[str, Any], status: Status, detail: str) -> No
 
 
 @pytest.mark.parametrize(
+    ("against", "waived", "allowed", "status", "detail"),
+    [
+        ("a", [], (), Status.PASS, "7 items of 2 tasks were looked for, 3 are too short to be; 4 documents"),
+        ("a", ["piqa"], ("copa", "piqa"), Status.PASS, "for them; waived: piqa"),
+        ("b", [], (), Status.FAIL, "other suites than the recipe's; run curate"),
+        ("a", ["copa", "piqa"], ("copa",), Status.FAIL, "not decontaminated against piqa; .*suites.waived_tasks"),
+    ],
+)
+def test_decontamination(
+    against: str, waived: list[str], allowed: tuple[str, ...], status: Status, detail: str
+) -> None:
+    tasks = {"x": {"items": 6, "too_short": 3, "documents": 4}, "y": {"items": 4, "too_short": 0, "documents": 0}}
+    check = checks.decontamination({"tasks": tasks, "waived": waived}, against, "a", allowed)
+    assert check.status is status and re.search(detail, check.detail), check.detail
+
+
+@pytest.mark.parametrize(
     ("available", "status"), [(99, Status.FAIL), (100, Status.WARN), (119, Status.WARN), (120, Status.PASS)]
 )
 def test_memory(available: int, status: Status) -> None:

@@ -16,6 +16,7 @@ from stages.preflight import STAGE, checks
 from stages.preflight.config import PreflightConfig
 from stages.pretrain.config import ModelConfig, PretrainConfig
 from stages.store import Artifact, Store
+from stages.suites import SuitesConfig
 from tests.stages.token_chain import corpus, pretokenize, tokenizer
 
 MODEL = {"hidden_size": 32, "num_layers": 1, "num_heads": 2, "num_kv_heads": 1, "intermediate_size": 64}
@@ -34,10 +35,15 @@ def chain(tmp_path_factory: pytest.TempPathFactory) -> tuple[Store, Artifact, Ar
     return store, model, pretokenize(store, text, model)
 
 
-def preflight(chain: tuple[Store, Artifact, Artifact], events: list[Event], **pretrain: Any) -> Artifact:
+def preflight(
+    chain: tuple[Store, Artifact, Artifact],
+    events: list[Event],
+    suites: SuitesConfig = SuitesConfig(),  # noqa: B008
+    **pretrain: Any,
+) -> Artifact:
     store, model, tokens = chain
     shared = {"model": ModelConfig(**MODEL), "pretrain": PretrainConfig(**(PRETRAIN | pretrain))}  # type: ignore[arg-type]
-    plan_config, config = PlanConfig(**shared), PreflightConfig(**shared)
+    plan_config, config = PlanConfig(**shared), PreflightConfig(**shared, suites=suites)
     plan = execute(Job(stage=PLAN, config=plan_config, externals={}, inputs={"tokens": (tokens,)}, label="test"), store)
     inputs = {"tokens": (tokens,), "tokenizer": (model,), "plan": (plan,)}
     job = Job(stage=STAGE, config=config, externals=STAGE.externals(config, store), inputs=inputs, label="test")
@@ -79,13 +85,13 @@ def test_all_checks_are_heard_before_it_fails(
     monkeypatch.setattr("stages.preflight.stage.free_bytes", lambda folder: 1000)
     monkeypatch.setattr("stages.export.hf.save", broken)
     events: list[Event] = []
-    with pytest.raises(InputError, match="2 of 8 checks failed") as raised:
+    with pytest.raises(InputError, match="2 of 9 checks failed") as raised:
         preflight(chain, events, num_steps=31)
     assert "disk: 0.00 GB free" in str(raised.value) and "ArithmeticError: a defect" in str(raised.value)
     expected = dict.fromkeys(NAMES, "pass") | {"disk": "fail", "export hf": "fail"}
     assert statuses(events) == expected
     done = [(event["done"], event["total"]) for event in events if event["kind"] == "progress"]
-    assert done[0] == (0, 8) and done[-1] == (8, 8)
+    assert done[0] == (0, 9) and done[-1] == (9, 9)
     assert any("in broken" in event["text"] for event in events if event["kind"] == "note"), "the traceback is kept"
 
 
@@ -134,3 +140,27 @@ def test_tokens_of_another_tokenizer_are_refused(
     with pytest.raises(InputError, match="another tokenizer"):
         preflight((store, other, tokens), events, num_steps=34)
     assert statuses(events)["tokens"] == "fail"
+
+
+def test_other_suites_than_those_of_the_corpus_are_refused(
+    chain: tuple[Store, Artifact, Artifact], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr("stages.pretrain.trials.trial", fake_trial)
+    suite = tmp_path / "mine.toml"
+    task = 'name = "indent"\nsource = "template"\nversion = 1\nlimit = 3\n'
+    suite.write_text(f'name = "mine"\naxis = "capability"\nversion = 1\n[[tasks]]\n{task}')
+    events: list[Event] = []
+    with pytest.raises(InputError, match="decontaminated against other suites than the recipe's; run curate"):
+        preflight(chain, events, SuitesConfig(names=(str(suite),)), num_steps=36)
+    assert statuses(events)["decontamination"] == "fail"
+
+
+def test_tokens_of_a_corpus_that_is_gone_are_refused(
+    chain: tuple[Store, Artifact, Artifact], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("stages.pretrain.trials.trial", fake_trial)
+    monkeypatch.setattr(Store, "find", lambda store, stage, key: None)
+    events: list[Event] = []
+    with pytest.raises(InputError, match="not in this store, so nothing tells what it was decontaminated against"):
+        preflight(chain, events, num_steps=37)
+    assert statuses(events)["decontamination"] == "fail"

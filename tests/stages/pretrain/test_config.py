@@ -63,6 +63,8 @@ def test_an_impossible_shape_names_the_settings(model: dict[str, int], names: li
         ({"sequence_tokens": 512}, "pretrain.sequence_tokens"),
         ({"num_processes": 9}, "pretrain.num_processes"),
         ({"mixture": {"code": 0.0}}, "pretrain.mixture"),
+        ({"mixture_temperature": 0}, "mixture_temperature"),
+        ({"mixture_most_epochs": 0}, "mixture_most_epochs"),
         ({"mixture_schedule": [{"from_step": 5, "weights": {"code": -1}}]}, "pretrain.mixture_schedule"),
         ({"mixture_schedule": [{"from_step": 5, "weights": {}}]}, "at least one domain"),
         ({"mixture_schedule": [{"from_step": n, "weights": {"a": 1}} for n in (5, 5)]}, "from_step must rise"),
@@ -96,6 +98,8 @@ def test_layout_is_not_identity_and_precision_is() -> None:
     [
         {"mixture": {"code": 1.0}},
         {"mixture_schedule": [{"from_step": 9, "weights": {"code": 1.0}}]},
+        {"mixture_temperature": 2.0},
+        {"mixture_most_epochs": 4.0},
         {"packing": "best-fit"},
         {"cross_document_attention": True},
         BUCKETS | {"length_schedule": [{"from_step": 9, "longest_tokens": 64}]},
@@ -110,6 +114,12 @@ def test_what_decides_on_the_data_is_in_its_fingerprint(changes: dict[str, Any])
     assert data_fingerprint(config, "a") != data_fingerprint(config, "b")
     elsewhere = config.model_copy(update={"learning_rate": 1e-4, "num_processes": 2, "max_exclusions": 9})
     assert data_fingerprint(elsewhere, "a") == data_fingerprint(config, "a")
+
+
+def test_the_length_of_a_training_decides_on_its_data_only_under_a_cap_on_epochs() -> None:
+    for cap, same in ((None, True), (4.0, False)):
+        short, long = (PretrainConfig(mixture_most_epochs=cap, num_steps=steps) for steps in (100, 200))
+        assert (data_fingerprint(short, "a") == data_fingerprint(long, "a")) is same
 
 
 def test_a_huggingface_config_gives_the_whole_shape(tmp_path: Path) -> None:

@@ -76,6 +76,44 @@ def test_a_phase_behind_the_last_step_has_no_effect_and_says_so() -> None:
     assert "pretrain.mixture_schedule" in warning and "from step 11 on" in warning
 
 
+def test_a_temperature_brings_shares_together_and_a_cap_bounds_epochs(tokens: Path) -> None:
+    """In training and, but for the cap, on held-out text, whose losses are weighted alike."""
+    weights = {"code": 9.0, "prose": 1.0}
+
+    def mixed(**settings: Any) -> tuple[dict[str, float], dict[str, float]]:
+        config = micro.config(mixture=weights, num_steps=60, **settings)
+        sides = open_train(config, tokens), open_heldout(config, tokens)
+        found = [
+            {domain: side.order.tokens_per_draw(0)[domain, 16] / side.batch_tokens for domain in weights}
+            for side in sides
+        ]
+        return found[0], found[1]
+
+    near = pytest.approx
+    assert mixed() == (near({"code": 0.9, "prose": 0.1}, abs=1e-4),) * 2
+    assert mixed(mixture_temperature=2) == (near({"code": 0.75, "prose": 0.25}, abs=1e-4),) * 2
+    # 60 steps of 96 tokens, and 3008 tokens in each domain.
+    capped = mixed(mixture_most_epochs=1.25)
+    assert capped[0]["code"] == near(1.25 * 3008 / 5760, abs=1e-4) and capped[1]["code"] == near(0.9, abs=1e-4)
+
+
+def test_epochs_are_among_the_facts(tokens: Path) -> None:
+    """Those that the order really gives, which rounds shares, beside those that the recipe asks for."""
+    config = micro.config(mixture={"code": 9.0, "prose": 1.0}, num_steps=60, mixture_most_epochs=1.25)
+    sequences = open_train(config, tokens)
+    facts = sequences.mixture_facts(60)
+    read = np.zeros(2, int)
+    for step in range(60):
+        read += np.bincount(sequences.order.batch(step).domain, minlength=2)
+    for number, domain in enumerate(("code", "prose")):
+        assert facts[domain]["epochs"] == pytest.approx(read[number] / 188, abs=1e-5)
+    assert facts["code"]["wanted_epochs"] == pytest.approx(5760 * 0.9 / 3008, abs=1e-5)
+    assert facts["code"]["epochs"] <= 1.25 + 2 / 188 and facts["code"]["weight"] == pytest.approx(0.652778)
+    assert sequences.warnings == ()
+    with pytest.raises(InputError, match=r"draws 5760 tokens, .*mixture_most_epochs = 0\.5 allows 3008"):
+        open_train(config.model_copy(update={"mixture_most_epochs": 0.5}), tokens)
+
+
 def test_tokens_of_another_vocabulary_are_refused(tokens: Path) -> None:
     right = {"size": micro.VOCABULARY, "padded_size": micro.PADDED, "end_id": micro.EOS}
     for sequences in (open_train(micro.config(), tokens), open_heldout(micro.config(), tokens)):

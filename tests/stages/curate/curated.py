@@ -5,9 +5,11 @@ import random
 from pathlib import Path
 
 import pyarrow.parquet as pq
+import pytest
 
 from stages.base import Job, execute
 from stages.curate import STAGE, CurateConfig, Source
+from stages.curate.artifact import domain_paths
 from stages.journal import Listener
 from stages.store import Artifact, Store
 
@@ -43,9 +45,23 @@ def source(path: str = "a.jsonl", **settings) -> Source:
     return Source(**({"kind": "jsonl", "path": path, "domain": "web", "id_field": "id"} | settings))
 
 
+def small_batches(monkeypatch: pytest.MonkeyPatch, num_bytes: int) -> None:
+    """Let shards be of so many bytes, or one document."""
+    monkeypatch.setattr("stages.curate.parts.BATCH_BYTES", num_bytes)
+
+
 def rows(artifact: Artifact, name: str) -> list[dict]:
-    return pq.read_table(artifact.path / name).to_pylist()
+    """Of a file, or of all files of a domain: train/web."""
+    path = artifact.path / name
+    files = [path] if path.suffix else domain_paths(artifact.path, path.parent.name).get(path.name, [])
+    return [row for file in files for row in pq.ParquetFile(file).read().to_pylist()]
 
 
 def dropped(artifact: Artifact) -> dict[str, tuple[str, str]]:
-    return {row["id"]: (row["reason"], row["detail"]) for row in rows(artifact, "dropped.parquet")}
+    """id -> the reason, and what it repeats or else the detail."""
+    return {row["id"]: (row["reason"], row["survivor"] or row["detail"]) for row in rows(artifact, "dropped.parquet")}
+
+
+def kept_texts(artifact: Artifact, domain: str = "web") -> dict[str, set[str]]:
+    """Split -> texts."""
+    return {side: {row["text"] for row in rows(artifact, f"{side}/{domain}")} for side in ("train", "heldout")}

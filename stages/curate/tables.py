@@ -1,0 +1,47 @@
+"""The tables of curation: documents as they are passed on, what was dropped, and the tally of every record's fate."""
+
+import pyarrow as pa
+
+from data.tables import SCHEMA
+
+DOCUMENTS = pa.schema([*SCHEMA, ("language", pa.string())])
+
+DROPPED = pa.schema(
+    [
+        ("id", pa.string()),
+        ("domain", pa.string()),
+        ("source", pa.string()),
+        ("language", pa.string()),
+        ("reason", pa.string()),
+        ("detail", pa.string()),
+        ("score", pa.float64()),
+        ("survivor", pa.string()),
+        ("num_bytes", pa.int64()),
+    ]
+)
+SAMPLES = pa.schema([*DROPPED, ("excerpt", pa.string())])
+
+ROWS = pa.schema(
+    [
+        ("num_bytes", pa.int64()),
+        ("quality", pa.float64()),
+        ("id_hash", pa.uint64()),
+        ("group_hash", pa.uint64()),
+    ]
+)
+
+TALLY = pa.schema(
+    [
+        ("source_number", pa.int32()),
+        ("source", pa.string()),
+        ("domain", pa.string()),
+        ("language", pa.string()),
+        ("step", pa.int8()),
+        ("outcome", pa.string()),
+        ("documents", pa.int64()),
+        ("bytes", pa.int64()),
+    ]
+)
+ACCOUNTING = pa.schema([TALLY.field(name) for name in ("source", "domain", "outcome", "documents", "bytes")])
+
+COMPRESSION = "zstd"
