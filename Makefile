@@ -36,7 +36,8 @@ lint: .venv/ready
 
 # The pip that comes with Python 3.11 needs minutes to choose among the files of the packages that are named. Compiling
 # all modules of all packages takes longer than installing them; a first import compiles those that are used. What an
-# interrupted set-up left is removed: pip takes a package that is half there for installed.
+# interrupted set-up left is removed: pip takes a package that is half there for installed. The kernels are compiled by
+# a small run through the stages that use them, beside the first import of what is slow to import.
 INSTALL := $(BIN)/python -m pip install --quiet --no-compile --constraint constraints.txt
 FIRST_IMPORT := import datasets, flows.pipeline, lm_eval.evaluator, matplotlib.figure, prefect.server.api.server, \
 	torch._dynamo, transformers.models.auto.modeling_auto, transformers.models.llama.modeling_llama
@@ -48,7 +49,11 @@ FIRST_IMPORT := import datasets, flows.pipeline, lm_eval.evaluator, matplotlib.f
 	$(INSTALL) --upgrade pip
 	$(INSTALL) torch
 	$(INSTALL) --editable '.[dev]'
-	$(BIN)/python -c '$(FIRST_IMPORT)'
+	root=$$(mktemp -d) && trap 'rm -rf '$$root EXIT; \
+		$(BIN)/python -c '$(FIRST_IMPORT)' & import=$$!; \
+		$(BIN)/python -m stages.pretokenize deployments/recipes/tiny.toml --upstream --root $$root >$$root/output 2>&1 \
+		|| { cat $$root/output; exit 1; }; \
+		wait $$import
 	touch $@
 
 clean:  ## remove what was built here; artifacts and runs stay

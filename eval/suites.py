@@ -17,7 +17,7 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from data.errors import InputError
-from data.judged_item import JudgedItem
+from data.heldout.judged_item import JudgedItem
 from eval.tasks.items import Item
 from eval.tasks.templates import GENERATORS, template_items
 

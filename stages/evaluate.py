@@ -56,7 +56,7 @@ def run(config: EvaluateConfig, inputs: Inputs, out: Path, journal: Journal) -> 
     started, started_cpu = time.perf_counter(), time.process_time()
     import torch
 
-    from data.vocabulary import Vocabulary
+    from data.vocabulary.vocabulary import Vocabulary
     from eval.suites import require_harness
 
     if config.suites.names:

@@ -22,9 +22,9 @@ import pyarrow as pa
 from pydantic import Field
 
 from data.errors import InputError
-from data.index import write_index
-from data.shards import BatchEntry, ShardHeader, TokenShard, write_shard
-from data.vocabulary import Vocabulary, vocabulary_file
+from data.shards.files import BatchEntry, ShardHeader, TokenShard, write_shard
+from data.shards.index import write_index
+from data.vocabulary.vocabulary import Vocabulary, vocabulary_file
 from stages.base import Facts, Inputs, One, Stage
 from stages.cli import main
 from stages.config import StageConfig, runtime

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from data.shards import shard_name
+from data.shards.files import shard_name
 from stages.curate.artifact import SPLITS, domain_paths
 
 ROWS = pa.schema([("id", pa.string()), ("text", pa.large_string())])

@@ -18,10 +18,10 @@ import pyarrow as pa
 from pydantic import Field, model_validator
 
 from data.errors import InputError
-from data.token_statistics import TokenStatistics, measure_tokens
-from data.training_sample import MAX_SAMPLE_BYTES, Sample, draw_sample
-from data.vocabulary import CONFIG_FILE, JSON_FILE, MODEL_FILE, Vocabulary, configured_end_token
-from data.vocabulary_training import SETTINGS, Algorithm, require_special_tokens, train_vocabulary
+from data.vocabulary.token_statistics import TokenStatistics, measure_tokens
+from data.vocabulary.training import SETTINGS, Algorithm, require_special_tokens, train_vocabulary
+from data.vocabulary.training_sample import MAX_SAMPLE_BYTES, Sample, draw_sample
+from data.vocabulary.vocabulary import CONFIG_FILE, JSON_FILE, MODEL_FILE, Vocabulary, configured_end_token
 from stages.base import Facts, Inputs, One, Stage
 from stages.cli import main
 from stages.config import StageConfig, runtime

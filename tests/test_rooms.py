@@ -22,9 +22,9 @@ LIGHT_MODULES = (
     "stages.recipe",
     "stages.cli",
     "stages.resolve",
-    "data.documents",
-    "data.order",
-    "data.shards",
+    "data.reading.documents",
+    "data.order.batches",
+    "data.shards.files",
     "stages.plan",
 )
 

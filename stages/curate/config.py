@@ -5,9 +5,9 @@ from typing import Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from data.banding import NearDuplicateSettings
-from data.pii_kinds import DEFAULT_KINDS, PiiKind
-from data.quality_rules import Preset, QualityRules
+from data.dedup.banding import NearDuplicateSettings
+from data.pii.kinds import DEFAULT_KINDS, PiiKind
+from data.quality.rules import Preset, QualityRules
 from stages.config import StageConfig, runtime, shared
 from stages.curate.source import Kind, Source
 from stages.suites import SuitesConfig

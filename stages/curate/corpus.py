@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from data.signatures import DocumentShard
+from data.dedup.signatures import DocumentShard
 from stages.curate.known import KnownShard
 from stages.curate.shard import Shard, column
 from stages.curate.work import read_arrow, whole_file, write_arrow
@@ -165,7 +165,7 @@ def unique_names(corpus: Corpus, taken: np.ndarray) -> dict[int, str]:
 
 def _numbered(rows: np.ndarray, names: Sequence[str], taken: np.ndarray) -> dict[int, str]:
     """id~2, id~3, … in the order of the rows; a name whose key is taken is passed over."""
-    from data.keys import hash_keys
+    from data.text.keys import hash_keys
 
     used: set[str] = set()
     numbers: dict[str, int] = {}

@@ -1,4 +1,5 @@
-"""Exact and near duplicates among all documents, known and own; who survives is decided by rank (`data.dedup`)."""
+"""Exact and near duplicates among all documents, known and own; who survives is decided by rank
+(`data.dedup.duplicates`)."""
 
 import json
 import shutil
@@ -9,9 +10,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from data.banding import NearDuplicateSettings
-from data.dedup import exact_duplicates, near_duplicates, rank
-from data.signatures import FINGERPRINT
+from data.dedup.banding import NearDuplicateSettings
+from data.dedup.duplicates import exact_duplicates, near_duplicates, rank
+from data.dedup.signatures import FINGERPRINT
 from stages.curate.corpus import Corpus, ids_of
 from stages.curate.losses import KNOWN_TEXT
 from stages.curate.settle import EXACT, NEAR

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from data.split import heldout_rows
+from data.heldout.split import heldout_rows
 from stages.curate.config import CurateConfig
 from stages.curate.corpus import Corpus
 

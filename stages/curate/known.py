@@ -8,9 +8,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from data.banding import NearDuplicateSettings
+from data.dedup.banding import NearDuplicateSettings
+from data.dedup.signatures import DocumentShard, signature_schema
 from data.errors import InputError
-from data.signatures import DocumentShard, signature_schema
 from stages import manifest
 from stages.curate.artifact import SPLITS, domain_paths, index_path
 from stages.curate.work import read_arrow
@@ -75,7 +75,7 @@ def _require_settings(index: Path, corpus: Path, settings: NearDuplicateSettings
 
 def id_keys(shards: Sequence[KnownShard]) -> np.ndarray:
     """uint64: keys of all names of documents in known corpora."""
-    from data.keys import hash_keys
+    from data.text.keys import hash_keys
 
     keys = [
         hash_keys(pq.read_table(shard.documents.texts, columns=["id"]).column("id").combine_chunks().cast(pa.string()))

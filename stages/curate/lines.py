@@ -9,8 +9,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from data.repeated_lines import count_lines, merge_counts, remove_lines
-from data.signatures import sign
+from data.dedup.repeated_lines import count_lines, merge_counts, remove_lines
+from data.dedup.signatures import sign
 from stages.curate.accounting import Step
 from stages.curate.config import CurateConfig
 from stages.curate.shard import Shard, column, found_shard

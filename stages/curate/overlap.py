@@ -10,8 +10,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from data.decontaminate import JudgedText, overlaps
-from data.judged_item import JudgedItem
+from data.heldout.decontaminate import JudgedText, overlaps
+from data.heldout.judged_item import JudgedItem
 from stages.curate.config import CurateConfig
 from stages.curate.corpus import Corpus, Directory
 from stages.curate.duplicates import Run

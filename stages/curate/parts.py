@@ -12,15 +12,15 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from data.compressed import is_compressed
-from data.documents import Document, Rejected
-from data.jsonl import read_jsonl
-from data.parquet import read_parquet, row_group_bytes
-from data.pieces import BATCH_BYTES, Piece, batches, collect, until
-from data.readers import expand, read_huggingface, read_text
-from data.records import Fields
-from data.warc import read_warc
-from data.web import read_page
+from data.reading.compressed import is_compressed
+from data.reading.documents import Document, Rejected
+from data.reading.jsonl import read_jsonl
+from data.reading.parquet import read_parquet, row_group_bytes
+from data.reading.pieces import BATCH_BYTES, Piece, batches, collect, until
+from data.reading.readers import expand, read_huggingface, read_text
+from data.reading.records import Fields
+from data.reading.warc import read_warc
+from data.reading.web import read_page
 from stages.curate.source import Kind, Source
 from stages.curate.sources import environment
 
@@ -58,9 +58,9 @@ class Part:
 
 @dataclass(frozen=True, kw_only=True)
 class ReadBatch:
-    """Documents of one domain (`data.tables.SCHEMA`, 16 MB at most or one document; none where only set-aside records
-    were left), and what else was met with them. done_bytes: how far the part has been read. stopped_domains: of which
-    the source's max_bytes was reached."""
+    """Documents of one domain (`data.reading.tables.SCHEMA`, 16 MB at most or one document; none where only set-aside
+    records were left), and what else was met with them. done_bytes: how far the part has been read. stopped_domains: of
+    which the source's max_bytes was reached."""
 
     batch: pa.RecordBatch
     rejected: tuple[Rejected, ...]

@@ -15,8 +15,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from data.quality_rules import Preset
-from data.signatures import sign
+from data.dedup.signatures import sign
+from data.quality.rules import Preset
 from stages.curate.accounting import Step
 from stages.curate.config import CurateConfig
 from stages.curate.parts import Part, ReadBatch, read_part
@@ -72,7 +72,7 @@ class ReadAndJudge:
 def _documents(batch: pa.RecordBatch, config: CurateConfig) -> pa.RecordBatch:
     """The batch with the column `language`."""
     if config.identify_languages:
-        from data.language import identify_column
+        from data.language.identification import identify_column
 
         languages = identify_column(batch.column("text"))[0].cast(pa.string())
     else:
@@ -97,7 +97,7 @@ def scrub_pii(sieve: Sieve, kinds: tuple[Any, ...]) -> None:
     """Replace personal data by placeholders."""
     if not kinds:
         return
-    from data.pii import scrub
+    from data.pii.scrub import scrub
 
     scrubbed = scrub(sieve.texts, kinds)
     sieve.edit(scrubbed.texts, "personal data")
@@ -106,7 +106,7 @@ def scrub_pii(sieve: Sieve, kinds: tuple[Any, ...]) -> None:
 
 def judge_quality(sieve: Sieve, presets: tuple[Preset, ...], config: CurateConfig) -> None:
     """Drop what breaks a rule of the presets, and remove the lines that they do not want."""
-    from data.quality import judge
+    from data.quality.judgement import judge
 
     rules = config.quality_rules(presets)
     if not rules.presets:
@@ -160,14 +160,14 @@ def score_quality(sieve: Sieve, config: CurateConfig) -> None:
 
 @lru_cache(maxsize=1)
 def _classifier(path: Path, written: int) -> Any:
-    from data.classifier import Classifier
+    from data.quality.classifier import Classifier
 
     return Classifier.load(path)
 
 
 @lru_cache(maxsize=1)
 def _ngram_model(path: Path, written: int) -> Any:
-    from data.ngram_model import NgramModel
+    from data.quality.ngram_model import NgramModel
 
     return NgramModel.load(path)
 

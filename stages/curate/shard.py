@@ -4,7 +4,7 @@
 |---|---|
 | texts.arrow | the documents, columns of `tables.DOCUMENTS` |
 | rows.arrow | a few numbers of each, `tables.ROWS` |
-| signatures.arrow | what duplicates are found by, `data.signatures` |
+| signatures.arrow | what duplicates are found by, `data.dedup.signatures` |
 | dropped.arrow, samples.arrow, tally.arrow | the records that this step read and did not pass on, see `audit` |
 | counts.json | what else was counted |
 """

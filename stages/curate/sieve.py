@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from data.documents import Rejected
-from data.keys import hash_keys
-from data.tables import text_buffers
+from data.reading.documents import Rejected
+from data.reading.tables import text_buffers
+from data.text.keys import hash_keys
 from stages.curate import audit
 from stages.curate.accounting import DROPPED, EDITED, READ, Step, summed, tally
 from stages.curate.shard import COUNTS, DROPPED_FILE, ROWS_FILE, SAMPLES_FILE, SIGNATURES, TALLY_FILE, TEXTS

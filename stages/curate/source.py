@@ -6,8 +6,8 @@ from typing import Any
 
 from pydantic import Field, field_validator, model_validator
 
-from data.python_environment import DOMAINS
-from data.quality_rules import DOMAIN_PRESETS, Preset, resolve
+from data.quality.rules import DOMAIN_PRESETS, Preset, resolve
+from data.reading.python_environment import DOMAINS
 from stages.config import StageConfig
 
 DOMAIN_PATTERN = r"^[a-z0-9][a-z0-9_-]{0,63}$"

@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from data.filehash import FileHashes
-from data.python_environment import PythonEnvironment
-from data.readers import expand, huggingface_identity
+from data.reading.filehash import FileHashes
+from data.reading.python_environment import PythonEnvironment
+from data.reading.readers import expand, huggingface_identity
 from stages.curate.source import Kind, Source
 
 

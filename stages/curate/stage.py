@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from data.errors import InputError
-from data.filehash import FileHashes
+from data.reading.filehash import FileHashes
 from eval.suites import digest, harness_version, read_through_harness
 from stages.base import Facts, Inputs, Stage
 from stages.curate.config import CurateConfig

@@ -2,7 +2,7 @@
 
 import pyarrow as pa
 
-from data.tables import SCHEMA
+from data.reading.tables import SCHEMA
 
 DOCUMENTS = pa.schema([*SCHEMA, ("language", pa.string())])
 

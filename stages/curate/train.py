@@ -16,7 +16,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from data.errors import InputError
-from data.text_sample import sample
+from data.text.text_sample import sample
 from stages.cli import run_and_exit
 from stages.curate.source import Kind, Source
 
@@ -56,7 +56,7 @@ def _source(pattern: str, text_field: str) -> Source:
 
 
 def train_classifier_file(arguments: argparse.Namespace) -> None:
-    from data.classifier_training import TrainingSettings, train_classifier
+    from data.quality.classifier_training import TrainingSettings, train_classifier
 
     settings = TrainingSettings(
         recall=arguments.recall,
@@ -84,7 +84,7 @@ def train_classifier_file(arguments: argparse.Namespace) -> None:
 
 
 def train_ngram_file(arguments: argparse.Namespace) -> None:
-    from data.ngram_training import NgramSettings, train_ngrams
+    from data.quality.ngram_training import NgramSettings, train_ngrams
 
     settings = NgramSettings(least_word_count=arguments.least_word_count, max_words=arguments.max_words)
     model = train_ngrams(read_texts(arguments.text, arguments.text_field, arguments.most_bytes), settings)

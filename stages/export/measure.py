@@ -50,7 +50,7 @@ class Outcome:
 
 def build_reference(config: ExportConfig, model: Any, inputs: Inputs, journal: Journal) -> Reference:
     """Measure the checkpoint's own model, which every form has to match."""
-    from data.vocabulary import SPACE_SYMBOL, Vocabulary, vocabulary_file
+    from data.vocabulary.vocabulary import SPACE_SYMBOL, Vocabulary, vocabulary_file
     from eval.bits_per_byte import choose
 
     vocabulary = Vocabulary.load_folder(inputs["tokenizer"].path)

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from data.errors import InputError
-from data.vocabulary import vocabulary_file
+from data.vocabulary.vocabulary import vocabulary_file
 from stages.base import Facts, Inputs
 from stages.export import gguf_file, tokenizer
 from stages.export.config import ExportConfig, Form
@@ -113,7 +113,7 @@ def _refuse(form: Form, facts: Mapping[str, Any], reasons: Sequence[str], journa
 
 
 def _samples(config: ExportConfig, reference: Reference) -> list[dict[str, str]]:
-    from data.vocabulary import Vocabulary
+    from data.vocabulary.vocabulary import Vocabulary
 
     decode = Vocabulary.load_folder(reference.tokenizer_model.parent).decode
     room = reference.model.config.max_position_embeddings - new_tokens(config.sample_tokens, reference.model)

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from data.errors import InputError
-from data.sentencepiece_vocabulary import (
+from data.vocabulary.sentencepiece import (
     BPE,
     CONTROL,
     NORMAL,
@@ -22,7 +22,14 @@ from data.sentencepiece_vocabulary import (
     losing_settings,
     read_model,
 )
-from data.vocabulary import CONFIG_FILE, JSON_FILE, MODEL_FILE, SPACE_SYMBOL, Vocabulary, configured_end_token
+from data.vocabulary.vocabulary import (
+    CONFIG_FILE,
+    JSON_FILE,
+    MODEL_FILE,
+    SPACE_SYMBOL,
+    Vocabulary,
+    configured_end_token,
+)
 
 EDGE_TEXTS = (
     *(

@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from data.order import SampleOrder
-from data.packing import bucket_sequences
+from data.order.batches import SampleOrder
+from data.order.packing import bucket_sequences
 from stages.pretrain.config import LENGTH_BUCKETS, PretrainConfig
 from stages.pretrain.phases import train_phases
 

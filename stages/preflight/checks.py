@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
-from data.shards import ShardHeader
+from data.shards.files import ShardHeader
 from stages.pretrain.config import PretrainConfig
 
 if TYPE_CHECKING:
-    from data.streams import TokenStream
+    from data.shards.streams import TokenStream
 
 FILE = "checks.json"
 NAMES = (

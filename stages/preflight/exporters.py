@@ -10,7 +10,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from data.vocabulary import NUM_CONTROL, Vocabulary
+from data.vocabulary.vocabulary import NUM_CONTROL, Vocabulary
 from stages.export import gguf_file, hf
 from stages.export import tokenizer as export_tokenizer
 from stages.export.generate import continue_prompt

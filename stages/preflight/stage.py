@@ -8,8 +8,8 @@ from threading import Thread
 from typing import Any
 
 from data.errors import InputError
-from data.index import read_index
-from data.shards import TokenShard
+from data.shards.files import TokenShard
+from data.shards.index import read_index
 from stages.base import Facts, Inputs
 from stages.disk import free_bytes
 from stages.errors import TryAgain
@@ -118,8 +118,8 @@ class _Book:
 
 def _tokens(inputs: Inputs) -> Check:
     """Opens every shard of both sides."""
-    from data.streams import open_streams
-    from data.vocabulary import vocabulary_file
+    from data.shards.streams import open_streams
+    from data.vocabulary.vocabulary import vocabulary_file
 
     path, tokenizer = inputs["tokens"].path, inputs["tokenizer"]
     headers = set()
@@ -154,7 +154,7 @@ def _import_what_exporters_need() -> None:
 
 
 def _try_exporters(config: PreflightConfig, inputs: Inputs, scratch: Path, book: _Book) -> None:
-    from data.vocabulary import vocabulary_file
+    from data.vocabulary.vocabulary import vocabulary_file
     from stages.preflight.exporters import Exporters
 
     facts = inputs["tokenizer"].facts

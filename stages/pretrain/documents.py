@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from data.packing import covered, tokens_seen
+from data.order.packing import covered, tokens_seen
 from stages.pretrain.sequences import Sequences
 
 

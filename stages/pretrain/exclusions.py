@@ -1,9 +1,9 @@
 """Batches that a run leaves out, since a step on them was not finite, twice.
 
 runs/<key>/excluded.json holds them in the order in which they were decided on. A draw is the number of a batch before
-any is left out (see `data.order`); a step behind an excluded draw takes the next one, so the number of steps stays. The
-phases of a recipe's schedules are phases of draws: each batch that is left out before a phase brings it one step
-forward.
+any is left out (see `data.order.batches`); a step behind an excluded draw takes the next one, so the number of steps
+stays. The phases of a recipe's schedules are phases of draws: each batch that is left out before a phase brings it one
+step forward.
 """
 
 from bisect import bisect_right

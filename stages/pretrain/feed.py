@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from data.loader import IGNORE, Batch
+from data.order.loader import IGNORE, Batch
 
 if TYPE_CHECKING:
     import torch

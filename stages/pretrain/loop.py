@@ -11,7 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from data.errors import InputError
-from data.loader import IGNORE, BatchLoader
+from data.order.loader import IGNORE, BatchLoader
 from stages.pretrain import checkpoint
 from stages.pretrain.attention import Attention
 from stages.pretrain.checkpoint import StepState

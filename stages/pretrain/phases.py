@@ -4,10 +4,10 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from data.epoch_caps import cap_epochs, epochs, phase_tokens
 from data.errors import InputError
-from data.mixture import ResolvedMixture, resolve_phases
-from data.order import Phase
+from data.order.batches import Phase
+from data.order.epoch_caps import cap_epochs, epochs, phase_tokens
+from data.order.mixture import ResolvedMixture, resolve_phases
 from stages.pretrain.config import PretrainConfig
 
 Sizes = Mapping[str, int]

@@ -11,16 +11,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from data.errors import InputError
-from data.loader import BatchLoader, PackedDomain
-from data.order import SampleOrder
-from data.packing import make_packing
-from data.streams import open_streams
+from data.order.batches import SampleOrder
+from data.order.loader import BatchLoader, PackedDomain
+from data.order.packing import make_packing
+from data.shards.streams import open_streams
 from stages.pretrain.config import PretrainConfig
 from stages.pretrain.exclusions import Draws
 from stages.pretrain.phases import DomainShare, heldout_phases, train_phases, unread_tokens
 
 if TYPE_CHECKING:
-    from data.streams import ShardFiles
+    from data.shards.streams import ShardFiles
 
 TRAIN, HELDOUT = "train", "heldout"
 
@@ -153,8 +153,8 @@ def _remote_files(config: PretrainConfig) -> "ShardFiles | None":
     """The shards behind `shards_url`, read through the cache; None for those of the artifact."""
     if not config.shards_url:
         return None
-    from data.cache import BlockCache
-    from data.remote import RemoteShards
+    from data.shards.cache import BlockCache
+    from data.shards.remote import RemoteShards
 
     return RemoteShards(config.shards_url, BlockCache(Path(config.cache_directory), config.cache_bytes))
 

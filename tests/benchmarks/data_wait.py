@@ -31,11 +31,11 @@ from typing import Any
 import fsspec
 import numpy as np
 
-from data.cache import BlockCache
-from data.index import read_index
-from data.loader import BatchLoader, PackedDomain
-from data.remote import RemoteShards
-from data.streams import Block, LocalShards, ShardFiles, open_streams
+from data.order.loader import BatchLoader, PackedDomain
+from data.shards.cache import BlockCache
+from data.shards.index import read_index
+from data.shards.remote import RemoteShards
+from data.shards.streams import Block, LocalShards, ShardFiles, open_streams
 from stages.pretrain.config import PretrainConfig
 from stages.pretrain.job import METRICS, TIMING, read_lines
 from stages.pretrain.sequences import TRAIN, open_train

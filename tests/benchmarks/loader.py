@@ -2,10 +2,10 @@
 shards; resuming far on; training on shards behind a slow network.
 
 Throughput: 183 MB of tokens (uint16), rows of 1,025 in batches of 32, page cache warm, int64 tensors, three epochs, in
-CPU-seconds of the process once it has started and read one epoch. (A) `data.loader.BatchLoader` from the shards, with
-its order, inputs, targets and positions. The others read one Arrow file with a row for each sequence: (B) a DataLoader
-without workers over a map-style dataset of inputs and targets, (C) the same with both in one tensor, which its user
-cuts, and (D) random batches of `datasets` in its numpy format, in one tensor too.
+CPU-seconds of the process once it has started and read one epoch. (A) `data.order.loader.BatchLoader` from the shards,
+with its order, inputs, targets and positions. The others read one Arrow file with a row for each sequence: (B) a
+DataLoader without workers over a map-style dataset of inputs and targets, (C) the same with both in one tensor, which
+its user cuts, and (D) random batches of `datasets` in its numpy format, in one tensor too.
 
 Opening: 10,000 shards, from `open_streams` to the first batch, in a fresh process with its kernels compiled. Resuming:
 the order and the loader made anew and asked for a first batch, at step 0, where the second phase begins, and at step
@@ -37,11 +37,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from data.cache import BlockCache
-from data.index import write_index
-from data.remote import RemoteShards
-from data.shards import ShardHeader, TokenShard, shard_name, write_shard
-from data.streams import open_streams
+from data.shards.cache import BlockCache
+from data.shards.files import ShardHeader, TokenShard, shard_name, write_shard
+from data.shards.index import write_index
+from data.shards.remote import RemoteShards
+from data.shards.streams import open_streams
 from tests.benchmarks.harness import Cost, interleave, report
 from tests.benchmarks.loader_sides import FILE_ROWS, PHASES, PLACES, READERS, ROW_TOKENS
 from tests.services.proxy import FaultProxy, Faults

@@ -13,13 +13,13 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from data.cache import BlockCache
-from data.loader import BatchLoader, PackedDomain
-from data.order import Phase, SampleOrder
-from data.packing import PackingKind, make_packing
-from data.remote import RemoteShards
-from data.streams import ShardFiles, open_streams
-from data.turns import turn_table
+from data.order.batches import Phase, SampleOrder
+from data.order.loader import BatchLoader, PackedDomain
+from data.order.packing import PackingKind, make_packing
+from data.order.turns import turn_table
+from data.shards.cache import BlockCache
+from data.shards.remote import RemoteShards
+from data.shards.streams import ShardFiles, open_streams
 from tests.services.s3 import options
 
 ROW_TOKENS, BATCH_ROWS = 1_025, 32

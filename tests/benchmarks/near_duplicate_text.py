@@ -23,8 +23,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from data.documents import Document
-from data.python_environment import ALL_PACKAGES, PythonEnvironment
+from data.reading.documents import Document
+from data.reading.python_environment import ALL_PACKAGES, PythonEnvironment
 
 TRUTH = "truth.jsonl"
 NEAR, EXACT, SPACES = "near", "exact", "spaces"

@@ -22,8 +22,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from data.quality import judge
-from data.quality_rules import Preset, QualityRules
+from data.quality.judgement import judge
+from data.quality.rules import Preset, QualityRules
 from tests.benchmarks.harness import report
 from tests.benchmarks.peers.curation.environments import DATATROVE
 from tests.benchmarks.peers.environments import python_of

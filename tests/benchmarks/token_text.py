@@ -22,10 +22,10 @@ from random import Random
 
 import pyarrow.parquet as pq
 
-from data.documents import Document
 from data.errors import InputError
-from data.python_environment import ALL_PACKAGES, PythonEnvironment
-from data.vocabulary import SPACE_SYMBOL
+from data.reading.documents import Document
+from data.reading.python_environment import ALL_PACKAGES, PythonEnvironment
+from data.vocabulary.vocabulary import SPACE_SYMBOL
 
 PROSE = Path("../shared/data/prose")
 MOST = {"prose": 0.25, "reference": 0.12, "readme": 0.02, "licence": 0.01, "code": 1.0}

@@ -30,9 +30,9 @@ import numpy as np
 import pyarrow as pa
 import sentencepiece
 
-from data.training_sample import draw_sample
-from data.vocabulary import END_ID, MODEL_FILE, SPACE_SYMBOL, Vocabulary
-from data.vocabulary_training import train_vocabulary
+from data.vocabulary.training import train_vocabulary
+from data.vocabulary.training_sample import draw_sample
+from data.vocabulary.vocabulary import END_ID, MODEL_FILE, SPACE_SYMBOL, Vocabulary
 from stages.export.tokenizer import read_sentencepiece, tokenizer_json
 from tests.benchmarks.harness import Cost, Paired, interleave, measure, report
 from tests.benchmarks.peers.environments import BENCH, PEERS, Peer, python_of

@@ -5,8 +5,8 @@ from functools import cache
 from pathlib import Path
 from pydoc_data.topics import topics
 
-from data.sentencepiece_vocabulary import SentencePieceVocabulary
-from data.vocabulary_training import train_vocabulary
+from data.vocabulary.sentencepiece import SentencePieceVocabulary
+from data.vocabulary.training import train_vocabulary
 
 AWKWARD = (
     "",

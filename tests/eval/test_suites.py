@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 
 from data.errors import InputError
-from data.judged_item import JudgedItem
+from data.heldout.judged_item import JudgedItem
 from eval.suites import SUITES_DIRECTORY, digest, fixed_items, fixed_texts, load_suite, load_suites
 from eval.tasks.heldout import word_order
 from eval.tasks.templates import GENERATORS, template_items

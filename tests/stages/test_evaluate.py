@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from data.errors import InputError
-from data.vocabulary import Vocabulary
+from data.vocabulary.vocabulary import Vocabulary
 from stages.base import execute
 from stages.evaluate import STAGE, EvaluateConfig
 from stages.export import hf

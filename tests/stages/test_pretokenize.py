@@ -11,9 +11,9 @@ import pyarrow as pa
 import pytest
 
 from data.errors import InputError
-from data.index import FILE, read_index
-from data.shards import TokenShard, shard_name, write_shard
-from data.vocabulary import Vocabulary
+from data.shards.files import TokenShard, shard_name, write_shard
+from data.shards.index import FILE, read_index
+from data.vocabulary.vocabulary import Vocabulary
 from stages import manifest
 from stages.journal import Event
 from stages.shard_plan import plan_shards

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from data.index import read_index
-from data.shards import TokenShard
+from data.shards.files import TokenShard
+from data.shards.index import read_index
 from stages.journal import Event
 from stages.store import Artifact, Store
 from tests.data.texts import prose

@@ -8,13 +8,13 @@ import pytest
 from pydantic import ValidationError
 
 from data.errors import InputError
-from data.vocabulary import Vocabulary
+from data.vocabulary.vocabulary import Vocabulary
 from stages.journal import Event, read_events
 from stages.store import Artifact, Store
 from stages.tokenizer import MODEL_FILE, TokenizerConfig
 from stages.tokenizer import STAGE as TOKENIZER
-from tests.data.foreign import byte_level_json, sentencepiece_model
 from tests.data.texts import AWKWARD, prose
+from tests.data.vocabulary.foreign import byte_level_json, sentencepiece_model
 from tests.stages.token_chain import corpus, run_stage, small_corpus, tokenizer
 
 

@@ -13,10 +13,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.json
 
-from data.index import write_index
-from data.shards import ShardHeader, TokenShard, shard_name, write_shard
-from data.vocabulary import Vocabulary, vocabulary_file
-from data.word_table import WordTable  # noqa: F401  numba comes with it, and no tool's imports are counted
+from data.shards.files import ShardHeader, TokenShard, shard_name, write_shard
+from data.shards.index import write_index
+from data.vocabulary.vocabulary import Vocabulary, vocabulary_file
+from data.vocabulary.word_table import WordTable  # noqa: F401  numba comes with it, and no tool's imports are counted
 from tests.benchmarks.peers.measured import main
 
 SHARD_BYTES = 16_000_000  # of text, the default of pretokenize.shard_bytes

@@ -6,8 +6,8 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from data.banding import NearDuplicateSettings
-from data.signatures import sign
+from data.dedup.banding import NearDuplicateSettings
+from data.dedup.signatures import sign
 from stages.curate.shard import Shard, found_shard
 from stages.curate.sieve import Sieve
 from stages.curate.tables import DOCUMENTS

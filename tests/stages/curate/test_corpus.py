@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from data.keys import hash_keys
+from data.text.keys import hash_keys
 from stages.curate.corpus import Corpus, Directory, unique_names
 from tests.stages.curate.shards import shard
 

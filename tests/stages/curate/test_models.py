@@ -6,9 +6,9 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from data.classifier_training import TrainingSettings, train_classifier
 from data.errors import InputError
-from data.ngram_training import NgramSettings, train_ngrams
+from data.quality.classifier_training import TrainingSettings, train_classifier
+from data.quality.ngram_training import NgramSettings, train_ngrams
 from stages.curate import STAGE, CurateConfig
 from stages.store import Store
 from tests.stages.curate.curated import corpus, curate, dropped, kept_texts, rows, source, write_jsonl

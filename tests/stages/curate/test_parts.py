@@ -12,8 +12,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from data.errors import InputError
-from data.jsonl import read_jsonl
-from data.records import Fields
+from data.reading.jsonl import read_jsonl
+from data.reading.records import Fields
 from stages.curate import parts
 from stages.curate.parts import ReadBatch, plan_parts, read_part
 from stages.curate.source import Source

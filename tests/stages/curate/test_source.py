@@ -3,7 +3,7 @@
 import pytest
 from pydantic import ValidationError
 
-from data.quality_rules import Preset
+from data.quality.rules import Preset
 from stages.curate.source import Source
 
 

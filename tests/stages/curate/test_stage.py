@@ -10,7 +10,7 @@ import pytest
 from pydantic import ValidationError
 
 from data.errors import InputError
-from data.judged_item import JudgedItem
+from data.heldout.judged_item import JudgedItem
 from stages.curate import STAGE, CurateConfig, Source
 from stages.curate.config import Uncovered
 from stages.errors import TryAgain

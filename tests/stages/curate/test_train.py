@@ -10,12 +10,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from data.classifier import Classifier
 from data.errors import InputError
-from data.ngram_model import NgramModel
+from data.quality.classifier import Classifier
+from data.quality.ngram_model import NgramModel
 from stages.curate.train import main, read_texts
-from tests.data.test_classifier import sets
-from tests.data.test_ngram_model import tales
+from tests.data.quality.test_classifier import sets
+from tests.data.quality.test_ngram_model import tales
 
 REPOSITORY = Path(__file__).parents[3]
 

@@ -11,8 +11,8 @@ from stages.export.config import Form
 from stages.export.generate import continue_prompt
 from stages.journal import read_events
 from stages.store import Artifact, Store
-from tests.data.foreign import byte_level_json, sentencepiece_model
 from tests.data.texts import code, prose
+from tests.data.vocabulary.foreign import byte_level_json, sentencepiece_model
 from tests.stages.export.made import (
     ODD_SIZE,
     job,

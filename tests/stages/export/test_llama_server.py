@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from data.vocabulary import SPACE_SYMBOL, Vocabulary
-from data.vocabulary_training import train_vocabulary
+from data.vocabulary.training import train_vocabulary
+from data.vocabulary.vocabulary import SPACE_SYMBOL, Vocabulary
 from stages.errors import TryAgain
 from stages.export import gguf_file
 from stages.export.generate import continue_prompt

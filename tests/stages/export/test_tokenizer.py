@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 
 from data.errors import InputError
-from data.sentencepiece_vocabulary import CONTROL
-from data.vocabulary import SPACE_SYMBOL, Vocabulary
-from data.vocabulary_training import train_vocabulary
+from data.vocabulary.sentencepiece import CONTROL
+from data.vocabulary.training import train_vocabulary
+from data.vocabulary.vocabulary import SPACE_SYMBOL, Vocabulary
 from stages.export.tokenizer import (
     EDGE_TEXTS,
     differences,
@@ -18,8 +18,8 @@ from stages.export.tokenizer import (
     unfit,
     write_tokenizer,
 )
-from tests.data.foreign import LOSSLESS, byte_level_json, sentencepiece_model
 from tests.data.texts import AWKWARD, code, prose
+from tests.data.vocabulary.foreign import LOSSLESS, byte_level_json, sentencepiece_model
 from tests.stages.export.made import ODD_SIZE, config, tokenizer_model
 
 STRINGS = [text for text in (*EDGE_TEXTS, *AWKWARD, *prose()[:10], *code()[:3]) if SPACE_SYMBOL not in text]

@@ -9,8 +9,8 @@ import pytest
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from data.errors import InputError
-from data.order import SampleOrder
-from data.packing import make_packing
+from data.order.batches import SampleOrder
+from data.order.packing import make_packing
 from stages.plan.compute import flops, parameters
 from stages.plan.memory import (
     activation_bytes_per_token,

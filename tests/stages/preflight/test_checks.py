@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from data.shards import shard_name
-from data.streams import open_streams
+from data.shards.files import shard_name
+from data.shards.streams import open_streams
 from stages.preflight import STAGE, checks
 from stages.preflight.checks import Status
 from stages.preflight.config import PreflightConfig, default_device
 from stages.pretrain.config import PretrainConfig
 from stages.store import Store
-from tests.data import shard_files
+from tests.data.shards import shard_files
 
 UNIFORM = math.log(512)
 

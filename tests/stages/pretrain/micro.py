@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from data.shards import ShardHeader, shard_name, write_shard
+from data.shards.files import ShardHeader, shard_name, write_shard
 from stages.base import Facts, Inputs, Job, One, Stage, execute
 from stages.cli import run_and_exit
 from stages.config import StageConfig
@@ -18,7 +18,7 @@ from stages.pretrain.config import ModelConfig, PretrainConfig
 from stages.pretrain.exclusions import Draws
 from stages.pretrain.job import Job as WorkerJob
 from stages.store import Artifact, Store
-from tests.data.shard_files import index_folder
+from tests.data.shards.shard_files import index_folder
 
 VOCABULARY, PADDED = 67, 72
 EOS = 2

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from data.errors import InputError
-from data.order import Phase, SampleOrder
+from data.order.batches import Phase, SampleOrder
 from stages.pretrain.exclusions import Draws, Exclusion, before, draws, read_exclusions, write_exclusions
 
 

@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 import torch
 
-from data.loader import IGNORE, Batch
-from data.order import rank_rows
+from data.order.batches import rank_rows
+from data.order.loader import IGNORE, Batch
 from stages.pretrain.feed import Feed, Rows
 
 CPU = torch.device("cpu")

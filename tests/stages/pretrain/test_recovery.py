@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from data.errors import InputError
-from data.order import SampleOrder
+from data.order.batches import SampleOrder
 from stages.journal import Journal
 from stages.pretrain import supervisor
 from stages.pretrain.documents import documents_of_draw

@@ -7,13 +7,13 @@ import numpy as np
 import pytest
 
 from data.errors import InputError
-from data.loader import IGNORE
-from data.shards import shard_name
+from data.order.loader import IGNORE
+from data.shards.files import shard_name
 from stages.pretrain.config import PretrainConfig
 from stages.pretrain.phases import train_phases
 from stages.pretrain.sequences import open_heldout, open_train
 from stages.pretrain.trials import to_the_longest
-from tests.data import shard_files
+from tests.data.shards import shard_files
 from tests.stages.pretrain import micro
 
 TOKENS = {"code": 100, "prose": 300}

@@ -8,7 +8,7 @@ from typing import Any
 import fsspec
 import pytest
 
-from data.loader import Batch, BatchLoader
+from data.order.loader import Batch, BatchLoader
 from stages.journal import Journal
 from stages.pretrain.job import RunDirectory, read_lines
 from stages.pretrain.loop import train

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from data.errors import InputError
-from data.loader import IGNORE, Batch
+from data.order.loader import IGNORE, Batch
 from stages.pretrain.checkpoint import StepState
 from stages.pretrain.faults import no_fault
 from stages.pretrain.job import RunDirectory

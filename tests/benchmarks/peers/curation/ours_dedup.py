@@ -11,7 +11,7 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
-from data.dedup import near_clusters
+from data.dedup.duplicates import near_clusters
 from stages.curate.config import CurateConfig
 from stages.curate.corpus import ids_of
 from stages.curate.pipeline import Curation

@@ -5,7 +5,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from data.language import identify_column
+from data.language.identification import identify_column
 from tests.benchmarks.peers.curation.measured import main, read_texts
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from data.pii import PiiKind, Scrubbed, scrub
+from data.pii.scrub import PiiKind, Scrubbed, scrub
 from tests.benchmarks.peers.curation.measured import main, read_texts
 
 PHONES = os.environ.get("LONGHAUL_PHONES") == "1"

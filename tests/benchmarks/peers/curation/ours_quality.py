@@ -5,8 +5,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from data.quality import Verdict, judge
-from data.quality_rules import Preset, QualityRules
+from data.quality.judgement import Verdict, judge
+from data.quality.rules import Preset, QualityRules
 from tests.benchmarks.peers.curation.measured import main, read_texts
 
 RULES = QualityRules(presets=(Preset.GOPHER_QUALITY, Preset.GOPHER_REPETITION, Preset.C4, Preset.FINEWEB))

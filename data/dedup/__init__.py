@@ -1,0 +1,1 @@
+"""Which documents repeat others: exactly, nearly, or line by line."""

@@ -1,0 +1,1 @@
+"""Which documents are worth training on: by rules, a trained classifier, an n-gram model."""
