@@ -46,7 +46,7 @@ def add_commands(parser: argparse.ArgumentParser) -> None:
     dropped.add_argument("--language", default="", help="only in this language, as en")
     dropped.add_argument("--source", default="", help="only from this file")
     dropped.add_argument("--id", default="", help="what became of this document")
-    dropped.add_argument("--show", type=int, default=20, metavar="N", help="documents to show (default: 20)")
+    dropped.add_argument("--show", type=_count, default=20, metavar="N", help="documents to show (default: 20)")
     dropped.add_argument("--out", type=Path, help="write them all into this .parquet or .jsonl file")
     dropped.set_defaults(command=_dropped)
 
@@ -60,6 +60,13 @@ def add_commands(parser: argparse.ArgumentParser) -> None:
 
     for command in (listing, tree, check, explain, seen, dropped, collect):
         add_root_argument(command)
+
+
+def _count(word: str) -> int:
+    number = int(word)
+    if number < 0:
+        raise argparse.ArgumentTypeError(f"{number} is less than 0")
+    return number
 
 
 def _list(arguments: argparse.Namespace) -> None:

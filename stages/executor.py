@@ -16,7 +16,7 @@ import signal
 import socket
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
@@ -80,12 +80,10 @@ class Threads:
 
 def _count(futures: Sequence[Future], done: Callable[[int], None]) -> None:
     """Tell how many are done, until all are or one failed."""
-    pending = set(futures)
-    while pending:
-        finished, pending = wait(pending, return_when=FIRST_COMPLETED)
-        if any(map(_failed, finished)):
+    for count, future in enumerate(as_completed(futures), start=1):
+        if _failed(future):
             return
-        done(len(futures) - len(pending))
+        done(count)
 
 
 def _failed(future: Future) -> BaseException | None:
@@ -161,8 +159,9 @@ def _call(function: Callable[[Item], Result], item: Item, folder: str) -> Result
 @contextmanager
 def open_executor(kind: str, *, workers: int, ray_address: str = "") -> Iterator[Executor]:
     """kind: "threads" or "ray". workers: threads, or cores of a Ray cluster of our own, which listens on loopback only
-    and ends with this process; if that is killed, two idle agents of Ray go a minute later. ray_address: host:port of a
-    running cluster to use instead, all of it. Ray is opened by a thread that lives as long as the process.
+    and ends with this process; if that is killed, two idle agents of Ray, which look for it only now and then, go a
+    minute later, and its folder ray-… of logs stays among the temporary files. ray_address: host:port of a running
+    cluster to use instead, all of it. Ray is opened by a thread that lives as long as the process.
 
     Raises InputError if Ray is not installed or the cluster cannot be reached.
     """

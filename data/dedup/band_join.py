@@ -69,9 +69,14 @@ def make_groups(shards: Sequence[DocumentShard]) -> tuple[Group, ...]:
     return tuple(groups)
 
 
+def hidden_name(path: Path) -> Path:
+    """Where a file is written before it is renamed; no other attempt uses it."""
+    return path.with_name(f".{path.name}.{os.getpid()}.{os.urandom(4).hex()}")
+
+
 def save(path: Path, values: np.ndarray) -> None:
     """The bare values: the whole file or none of it."""
-    hidden = path.with_name(f".{path.name}.{os.getpid()}.{os.urandom(4).hex()}")
+    hidden = hidden_name(path)
     values.tofile(hidden)
     hidden.replace(path)
 
@@ -133,11 +138,12 @@ class LinkEqualKeys:
         begins, ends = load(
             self.folder / OFFSETS, np.int64, slice_number * groups, (slice_number + 2) * groups
         ).reshape(2, groups)
-        parts = [
-            load(self.folder / f"keys-{group}", np.uint64, 2 * begin, 2 * end)
-            for group, (begin, end) in enumerate(zip(begins.tolist(), ends.tolist(), strict=True))
-        ]
-        entries = np.concatenate(parts).reshape(-1, 2)
+        entries = np.concatenate(
+            [
+                load(self.folder / f"keys-{group}", np.uint64, 2 * begin, 2 * end)
+                for group, (begin, end) in enumerate(zip(begins.tolist(), ends.tolist(), strict=True))
+            ]
+        ).reshape(-1, 2)
         links = np.empty((len(entries), 2), np.int64)
         num_links = link_equal_keys(entries, links)
         save(self.folder / f"links-{slice_number}", links[:num_links])

@@ -27,11 +27,7 @@ class NearDuplicateSettings:
     rows: int = field(init=False)
 
     def __post_init__(self) -> None:
-        if not 0 < self.threshold <= 1 or self.ngram_words < 1:
-            raise InputError(
-                f"near duplicates: the threshold must be above 0 and at most 1, and an n-gram have a word; "
-                f"these are {self.threshold:g} and {self.ngram_words}"
-            )
+        _check(self.threshold, self.ngram_words)
         bands, rows = bands_and_rows(self.threshold, self.recall)
         object.__setattr__(self, "bands", bands)
         object.__setattr__(self, "rows", rows)
@@ -39,14 +35,18 @@ class NearDuplicateSettings:
     @classmethod
     def explicit(cls, *, bands: int, rows: int, threshold: float = 0.8, ngram_words: int = 5) -> Self:
         """Settings with bands and rows as given; `recall` is what is expected of them."""
+        _check(threshold, ngram_words)
+        if bands < 1 or rows < 1:
+            raise InputError(f"near duplicates: {bands} bands of {rows} rows are none; there is at least one of each")
         recall = expected_recall(threshold, bands, rows)
         if recall < LEAST_RECALL:
             raise InputError(
                 f"near duplicates: {bands} bands of {rows} rows find a pair at the threshold {threshold:g} with "
                 f"probability {recall:.5f}; raise bands or lower rows (at 16 x 6 it is 0.992 for 0.8)"
             )
-        settings = cls(threshold=threshold, ngram_words=ngram_words)
-        for name, value in (("recall", recall), ("bands", bands), ("rows", rows)):
+        settings = object.__new__(cls)  # without the rule, which not every threshold can meet
+        values = {"threshold": threshold, "ngram_words": ngram_words, "recall": recall, "bands": bands, "rows": rows}
+        for name, value in values.items():
             object.__setattr__(settings, name, value)
         return settings
 
@@ -75,6 +75,14 @@ class NearDuplicateSettings:
         return (
             f"near duplicates: {self.bands} bands of {self.rows} rows are expected to find {self.expected_recall:.4f} "
             f"of the pairs at {self.threshold:g}"
+        )
+
+
+def _check(threshold: float, ngram_words: int) -> None:
+    if not 0 < threshold <= 1 or ngram_words < 1:
+        raise InputError(
+            f"near duplicates: the threshold must be above 0 and at most 1, and an n-gram have a word; "
+            f"these are {threshold:g} and {ngram_words}"
         )
 
 

@@ -12,8 +12,17 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from data.dedup.band_join import TASK, Group, load
-from data.dedup.signatures import BANDS, FINGERPRINT, NUM_BYTES, NUM_NGRAMS, SKETCH, open_signatures, texts_with
+from data.dedup.band_join import TASK, Group, hidden_name, load
+from data.dedup.signatures import (
+    BANDS,
+    FINGERPRINT,
+    NUM_BYTES,
+    NUM_NGRAMS,
+    SKETCH,
+    column_values,
+    open_signatures,
+    texts_with,
+)
 from data.reading.tables import text_buffers
 
 NO_NGRAMS = 0
@@ -41,16 +50,19 @@ class GatherCandidates:
             arrays += [signatures.column(name) for name in columns]
             parts.append(pa.RecordBatch.from_arrays(arrays, names=["task", "row", "room", *columns]))
             first += shard.num_documents
-        candidates = pa.Table.from_batches(parts)
+        candidates = pa.concat_batches(parts)
         order = np.lexsort((candidates["row"].to_numpy(), candidates["task"].to_numpy()))
-        candidates = candidates.take(pa.array(order)).combine_chunks()
+        candidates = candidates.take(pa.array(order))
         rows, room = candidates["row"].to_numpy(), candidates["room"].to_numpy()
         places, counts = np.cumsum(room) - room, np.zeros(len(rows), np.int64)
         self._write_payloads(group, rows, places, room, counts)
         candidates = candidates.drop_columns("room").append_column("place", pa.array(places))
-        _write_table(
-            self.folder / f"candidates-{group.number}.arrow", candidates.append_column("count", pa.array(counts))
-        )
+        candidates = candidates.append_column("count", pa.array(counts))
+        path = self.folder / f"candidates-{group.number}.arrow"
+        hidden = hidden_name(path)
+        with pa.OSFile(str(hidden), "wb") as file, pa.ipc.new_file(file, candidates.schema) as writer:
+            writer.write_batch(candidates)
+        hidden.replace(path)
         return len(rows)
 
     def _write_payloads(
@@ -58,7 +70,7 @@ class GatherCandidates:
     ) -> None:
         """Payload by payload at its place; sets the counts of their elements."""
         path = self.folder / f"payloads-{group.number}"
-        hidden = _hidden(path)
+        hidden = hidden_name(path)
         with hidden.open("wb", buffering=0) as file:
             file.truncate(8 * int(room.sum()))
             first = group.first_row
@@ -113,23 +125,16 @@ def read_candidates(folder: Path, num_groups: int, task: int, columns: dict[str,
     rows, addresses, counts, payloads = [], [], [], []
     found: dict[str, list[np.ndarray]] = {name: [] for name in columns}
     for group in range(num_groups):
-        with pa.memory_map(str(folder / f"candidates-{group}.arrow")) as file:
-            table = pa.ipc.open_file(file).read_all()
-            begin, end = np.searchsorted(table["task"].to_numpy(), [task, task + 1])
-            if begin == end:
-                continue
-            table = table.slice(begin, end - begin)
-            payload = (
-                np.memmap(folder / f"payloads-{group}", np.uint64, "r")
-                if _size(folder, group)
-                else np.zeros(1, np.uint64)
-            )
-            payloads.append(payload)
-            rows.append(table["row"].to_numpy())
-            addresses.append(np.uint64(payload.ctypes.data) + 8 * table["place"].to_numpy().astype(np.uint64))
-            counts.append(table["count"].to_numpy())
-            for name, dtype in columns.items():
-                found[name].append(_values(table[name], dtype))
+        batch = _of_task(folder / f"candidates-{group}.arrow", task)
+        if not batch.num_rows:
+            continue
+        payload = _mapped(folder / f"payloads-{group}")
+        payloads.append(payload)
+        rows.append(batch.column("row").to_numpy())
+        addresses.append(np.uint64(payload.ctypes.data) + 8 * batch.column("place").to_numpy().astype(np.uint64))
+        counts.append(batch.column("count").to_numpy())
+        for name, dtype in columns.items():
+            found[name].append(column_values(batch, name, dtype))
     return Candidates(
         np.concatenate(rows),
         np.concatenate(addresses),
@@ -139,16 +144,17 @@ def read_candidates(folder: Path, num_groups: int, task: int, columns: dict[str,
     )
 
 
-def _size(folder: Path, group: int) -> int:
-    return (folder / f"payloads-{group}").stat().st_size
+def _of_task(path: Path, task: int) -> pa.RecordBatch:
+    """The candidates of a task, memory-mapped: no others are read, but for those that a search by halves looks at."""
+    batch = pa.ipc.open_file(pa.memory_map(str(path))).get_batch(0)
+    # Both of one type, or all would be converted first.
+    begin, end = np.searchsorted(batch.column("task").to_numpy(), np.array([task, task + 1], np.int32)).tolist()
+    return batch.slice(begin, end - begin)
 
 
-def _values(column: pa.ChunkedArray, dtype: type) -> np.ndarray:
-    array = column.combine_chunks()
-    array = array.chunk(0) if isinstance(array, pa.ChunkedArray) else array
-    width = array.type.byte_width
-    values = np.frombuffer(array.buffers()[1], np.uint8)[array.offset * width : (array.offset + len(array)) * width]
-    return values.view(dtype).reshape(len(array), -1)
+def _mapped(path: Path) -> np.ndarray:
+    """uint64 values of a file, memory-mapped; one 0 of an empty one, which cannot be."""
+    return np.memmap(path, np.uint64, "r") if path.stat().st_size else np.zeros(1, np.uint64)
 
 
 def _write_runs(
@@ -165,15 +171,3 @@ def _write_runs(
         while run:
             written = os.pwrite(descriptor, run, offset)
             run, offset = run[written:], offset + written
-
-
-def _write_table(path: Path, table: pa.Table) -> None:
-    hidden = _hidden(path)
-    with pa.OSFile(str(hidden), "wb") as file, pa.ipc.new_file(file, table.schema) as writer:
-        writer.write_table(table)
-    hidden.replace(path)
-
-
-def _hidden(path: Path) -> Path:
-    """A name that no other attempt uses."""
-    return path.with_name(f".{path.name}.{os.getpid()}.{os.urandom(4).hex()}")

@@ -9,7 +9,9 @@ import numpy as np
 
 from data.dedup.join_kernels import flatten, root_of, table_size
 from data.dedup.signature_kernels import single_spaced
-from data.text.block_bytes import BLOCK_BYTES, load8_at
+from data.text.block_bytes import BLOCK_BYTES
+from data.text.inner import inner
+from data.text.machine import copy_bytes, load8_at
 from data.text.words import longest, ngram_hashes
 
 ANOTHER_TEXT = -1
@@ -17,7 +19,7 @@ ANOTHER_TEXT = -1
 _ONE, _EIGHT = np.uint64(1), np.uint64(8)
 
 
-@numba.njit(nogil=True, cache=True)
+@inner
 def _clear(table: np.ndarray, size: int) -> None:
     for slot in range(size):
         table[slot] = 0
@@ -86,11 +88,9 @@ def write_single_spaced(
         if (num_bytes + 7) // 8 != room[r]:
             counts[r] = ANOTHER_TEXT
             continue
-        begin = 8 * places[r]
-        for k in range(num_bytes):
-            out[begin + k] = text[k]
-        for k in range(num_bytes, (num_bytes + 7) // 8 * 8):
-            out[begin + k] = 0
+        for k in range(num_bytes, 8 * room[r]):
+            text[k] = 0
+        copy_bytes(out, 8 * places[r], text, 0, 8 * room[r])
         counts[r] = num_bytes
 
 
@@ -130,7 +130,7 @@ def _least_common(a: int, b: int, threshold: float) -> int:
     return common
 
 
-@numba.njit(nogil=True, cache=True)
+@inner
 def _fill(table: np.ndarray, size: int, address: np.uint64, count: int) -> None:
     """Puts the set at `address` into table[:size]."""
     _clear(table, size)
@@ -144,7 +144,7 @@ def _fill(table: np.ndarray, size: int, address: np.uint64, count: int) -> None:
         table[slot] = gram
 
 
-@numba.njit(nogil=True, cache=True)
+@inner
 def _common(table: np.ndarray, size: int, address: np.uint64, count: int, most_missing: int) -> int:
     """Elements of the set at `address` that are in table[:size]; too few once more than `most_missing` are not."""
     mask = np.uint64(size - 1)
@@ -162,7 +162,7 @@ def _common(table: np.ndarray, size: int, address: np.uint64, count: int, most_m
     return count - missing
 
 
-@numba.njit(nogil=True, cache=True)
+@inner
 def _agreement(sketches: np.ndarray, a: int, b: int) -> int:
     """Equal values of two rows."""
     equal = 0
@@ -171,7 +171,7 @@ def _agreement(sketches: np.ndarray, a: int, b: int) -> int:
     return equal
 
 
-@numba.njit(nogil=True, cache=True)
+@inner
 def _empty_buckets(bucket_offsets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """(room for the members of all buckets, where the next member of each goes)."""
     fill = np.empty(len(bucket_offsets) - 1, np.int64)

@@ -78,6 +78,7 @@ def exact_duplicates(shards: Sequence[DocumentShard], ranks: np.ndarray, scratch
     Rows are numbered through the shards; ranks: int64[n]. `run` maps a function over items and returns the results in
     their order; the result does not depend on it. `scratch` is a folder for files, which all workers see.
     """
+    assert ranks.dtype == np.int64, ranks.dtype
     folder = _empty(scratch / "exact")
     groups = make_groups(shards)
     save(folder / RANKS, ranks)
@@ -107,6 +108,7 @@ def near_duplicates(
     ones, those that agree with it in most MinHash values; of the kept ones that share a band, the first MOST_MEMBERS
     by rank are looked at.
     """
+    assert alive.dtype == bool and ranks.dtype == np.int64, (alive.dtype, ranks.dtype)
     folder = _empty(scratch / "near")
     groups = make_groups(shards)
     save(folder / RANKS, ranks)

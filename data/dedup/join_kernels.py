@@ -4,10 +4,12 @@ data/dedup/band_join.py."""
 import numba
 import numpy as np
 
+from data.text.inner import inner
+
 _ONE = np.uint64(1)
 
 
-@numba.njit(nogil=True, cache=True)
+@inner
 def table_size(count: int) -> int:
     size = 16
     while size < 2 * count:
@@ -65,7 +67,7 @@ def link_equal_keys(entries: np.ndarray, links: np.ndarray) -> int:
     return num_links
 
 
-@numba.njit(nogil=True, cache=True)
+@inner
 def root_of(parent: np.ndarray, row: int) -> int:
     while parent[row] != row:
         parent[row] = parent[parent[row]]

@@ -4,11 +4,13 @@ import numba
 import numpy as np
 
 from data.dedup.signature_kernels import fingerprint, single_spaced
-from data.text.block_bytes import BLOCK_BYTES, line_feed_mask, trailing_zeros
+from data.text.block_bytes import BLOCK_BYTES, line_feed_mask
+from data.text.inner import inner
+from data.text.machine import copy_bytes, trailing_zeros
 from data.text.words import longest
 
 
-@numba.njit(nogil=True, cache=True)
+@inner
 def _line_end(values: np.ndarray, begin: int, end: int) -> int:
     """Behind the first line feed of values[begin:end], or end."""
     i = begin
@@ -68,31 +70,13 @@ def hash_lines(
 
 
 @numba.njit(nogil=True, cache=True)
-def first_in_document(document: np.ndarray, hashes: np.ndarray) -> np.ndarray:
-    """bool[m]: whether a line stands in its document for the first time. document: int64[m], in ascending order."""
-    first = np.ones(len(document), np.bool_)
-    begin = 0
-    while begin < len(document):
-        end = begin
-        while end < len(document) and document[end] == document[begin]:
-            end += 1
-        order = np.argsort(hashes[begin:end], kind="mergesort")
-        for k in range(1, end - begin):
-            first[begin + order[k]] = hashes[begin + order[k]] != hashes[begin + order[k - 1]]
-        begin = end
-    return first
-
-
-@numba.njit(nogil=True, cache=True)
 def copy_without(
     values: np.ndarray, begin: int, end: int, begins: np.ndarray, ends: np.ndarray, out: np.ndarray
 ) -> None:
     """Copies values[begin:end] but for the spans begins[k]:ends[k], which stand in ascending order."""
     o = 0
-    for k in range(len(begins) + 1):
-        stop = begins[k] if k < len(begins) else end
-        for i in range(begin, stop):
-            out[o] = values[i]
-            o += 1
-        if k < len(begins):
-            begin = ends[k]
+    for k in range(len(begins)):
+        copy_bytes(out, o, values, begin, begins[k] - begin)
+        o += begins[k] - begin
+        begin = ends[k]
+    copy_bytes(out, o, values, begin, end - begin)

@@ -16,10 +16,15 @@ from data.reading.tables import text_buffers
 
 def count_lines(texts: pa.LargeStringArray, least_characters: int) -> tuple[np.ndarray, np.ndarray]:
     """(uint64 hashes of the lines, sorted; int64 number of documents that each stands in)."""
-    from data.dedup.line_kernels import first_in_document
-
     document, _, _, hashes = _find(texts, least_characters)
-    return np.unique(hashes[first_in_document(document, hashes)], return_counts=True)
+    order = np.lexsort((document, hashes))
+    document, hashes = document[order], hashes[order]
+    is_new = np.ones(len(hashes), bool)
+    is_new[1:] = hashes[1:] != hashes[:-1]
+    is_new_there = is_new.copy()
+    is_new_there[1:] |= document[1:] != document[:-1]
+    starts = np.flatnonzero(is_new)
+    return hashes[starts], np.add.reduceat(is_new_there, starts, dtype=np.int64) if len(starts) else starts
 
 
 def merge_counts(counted: Sequence[tuple[np.ndarray, np.ndarray]]) -> tuple[np.ndarray, np.ndarray]:

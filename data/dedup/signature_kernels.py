@@ -9,7 +9,9 @@ pair of texts agrees in a bin with a probability that is their Jaccard similarit
 import numba
 import numpy as np
 
-from data.text.block_bytes import BLOCK_BYTES, copy_block, folded_product, load8, space_mask, trailing_zeros
+from data.text.block_bytes import BLOCK_BYTES, copy_block, space_mask
+from data.text.inner import inner
+from data.text.machine import folded_product, load8, trailing_zeros
 from data.text.words import longest, ngram_hashes
 
 EMPTY = np.uint32(0xFFFFFFFF)
@@ -22,19 +24,19 @@ _LOW_HALF = np.uint64(0xFFFFFFFF)
 _ROUND, _ROUND_KEY = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xA0761D6478BD642F)
 
 
-@numba.njit(nogil=True, cache=True)
+@inner
 def is_space(byte: int) -> bool:
     return byte == 32 or 9 <= byte <= 13
 
 
-@numba.njit(nogil=True, cache=True)
-def _last_space_mask(values: np.ndarray, i: int) -> tuple[np.uint64, np.uint64]:
+@inner
+def _last_space_mask(values: np.ndarray, i: int) -> np.uint64:
     """`space_mask` of values[i:], of fewer than 64 bytes."""
     space = np.uint64(0)
     for k in range(len(values) - i):
         if is_space(values[i + k]):
             space |= _ONE << np.uint64(k)
-    return space, space
+    return space
 
 
 @numba.njit(nogil=True, cache=True)
@@ -45,12 +47,12 @@ def single_spaced(values: np.ndarray, begin: int, end: int, out: np.ndarray) -> 
     after_space = _ONE
     for i in range(begin, end, BLOCK_BYTES):
         whole = i + BLOCK_BYTES <= len(values)
-        space, _ = space_mask(values, i) if whole else _last_space_mask(values, i)
+        space = space_mask(values, i) if whole else _last_space_mask(values, i)
         kept = ~(space & (space << _ONE | after_space))
         after_space = space >> _63
         if end - i < BLOCK_BYTES:
             kept &= (_ONE << np.uint64(end - i)) - _ONE
-        elif kept == ~np.uint64(0) and whole:
+        elif kept == ~np.uint64(0):
             copy_block(out, o, values, i)
             o += BLOCK_BYTES
             continue
@@ -82,7 +84,7 @@ def fingerprint(text: np.ndarray, num_bytes: int) -> tuple[np.uint64, np.uint64]
     return folded_product(a ^ _KEY_3, b ^ _KEY_1), folded_product(b ^ _KEY_4, a ^ _KEY_2)
 
 
-@numba.njit(nogil=True, cache=True)
+@inner
 def _least_in(grams: np.ndarray, count: int, salt: np.uint64, k: np.uint64, wanted: np.uint64) -> np.uint64:
     """The least value that falls into one bin in a round; a loop that compilers turn into vector instructions."""
     least = np.uint64(EMPTY)
@@ -93,7 +95,7 @@ def _least_in(grams: np.ndarray, count: int, salt: np.uint64, k: np.uint64, want
     return least
 
 
-@numba.njit(nogil=True, cache=True)
+@inner
 def _num_open(bins: np.ndarray) -> int:
     num_open = 0
     for place in range(len(bins)):
@@ -101,7 +103,7 @@ def _num_open(bins: np.ndarray) -> int:
     return num_open
 
 
-@numba.njit(nogil=True, cache=True)
+@inner
 def _fill_open_bins(grams: np.ndarray, count: int, bins: np.ndarray) -> None:
     """The rounds behind the first one."""
     k = np.uint64(len(bins))

@@ -22,6 +22,7 @@ import pyarrow.parquet as pq
 from data.dedup.banding import NearDuplicateSettings
 from data.reading.tables import text_buffers
 
+VERSION = 1  # of all that signatures follow from: words, hashes, MinHash values; raise it with any change of these
 TEXT = "text"
 FINGERPRINT, NUM_BYTES, NUM_NGRAMS, BANDS, SKETCH = "fingerprint", "num_bytes", "num_ngrams", "bands", "sketch"
 
@@ -37,7 +38,8 @@ class DocumentShard:
 
 
 def signature_schema(settings: NearDuplicateSettings) -> pa.Schema:
-    """Its metadata tell by which settings a file was signed; the threshold may change without new signatures."""
+    """Its metadata tell by which settings and version a file was signed; the threshold may change without new
+    signatures."""
     return pa.schema(
         [
             pa.field(FINGERPRINT, pa.binary(16), nullable=False),
@@ -47,6 +49,7 @@ def signature_schema(settings: NearDuplicateSettings) -> pa.Schema:
             pa.field(SKETCH, pa.binary(settings.num_hashes), nullable=False),
         ],
         metadata={
+            "version": str(VERSION),
             "ngram_words": str(settings.ngram_words),
             "bands": str(settings.bands),
             "rows": str(settings.rows),

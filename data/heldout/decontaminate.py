@@ -9,10 +9,13 @@ Two measures over word n-grams (13 words, as in Brown et al. 2020, appendix C):
 An item of fewer than n words has no n-gram. If it has at least `short_words`, it is looked for as a whole, words in a
 row: its share is 1 or 0. A shorter one would be found in innocent text and is not looked for; the number of those is
 reported for each task.
+
+What many held-out pages of one site share is a template and not the text of any. With `template_texts`, an n-gram that
+stands in more items than this counts for the first measure only: else one short page would cost a whole site.
 """
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -26,6 +29,7 @@ from data.reading.tables import text_buffers
 NGRAM_WORDS = 13
 SHORT_WORDS = 8
 BITS_PER_RUN = 16  # 1 of 16 runs of words that judged text does not hold is looked up
+MOST_OWNERS = 1 << 20  # pairs of a run and an item that are looked at together, in about 100 bytes each
 SETTINGS_FILE = "settings.json"
 
 
@@ -69,9 +73,15 @@ class JudgedText:
     """
 
     def __init__(
-        self, items: Iterable[JudgedItem], *, ngram_words: int = NGRAM_WORDS, short_words: int = SHORT_WORDS
+        self,
+        items: Iterable[JudgedItem],
+        *,
+        ngram_words: int = NGRAM_WORDS,
+        short_words: int = SHORT_WORDS,
+        template_texts: int | None = None,
     ) -> None:
-        """short_words: from so many words on an item without an n-gram is looked for as a whole."""
+        """short_words: from so many words on an item without an n-gram is looked for as a whole. template_texts: an
+        n-gram of more items than this is nobody's; None: there is no such limit."""
         self.ngram_words, self.short_words = ngram_words, min(short_words, ngram_words)
         self.tasks: list[str] = []
         self.names: list[str] = []
@@ -81,7 +91,7 @@ class JudgedText:
             self.names.append(item.name)
             texts.append(item.text)
         runs = _hash(pa.array(texts, pa.large_string()), self.short_words)
-        self._tables = _tables(runs, self.ngram_words, self.short_words)
+        self._tables = _tables(runs, self.ngram_words, self.short_words, template_texts)
 
     @property
     def too_short(self) -> np.ndarray:
@@ -127,14 +137,18 @@ class JudgedText:
         matches = np.empty(n, np.int64)
         found = find_runs(runs.hashes, runs.starts, self.short_words, t.lengths, t.bits, t.keys, t.places, matches)
         totals = runs.words - self.ngram_words + 1
-        share, item = self._largest_share(n, found[:, 0], found[:, 1])
+        text, key = np.divmod(np.unique(found[:, 0] * len(t.keys) + found[:, 1]), max(1, len(t.keys)))
+        share, item = np.zeros(n), np.full(n, -1, np.int64)
+        for part in _parts(text, t.first[key + 1] - t.first[key]):
+            self._set_largest_share(text[part], key[part], share, item)
         return Overlap(text_share=matches / np.maximum(totals, 1), item_share=share, item=item)
 
-    def _largest_share(self, n: int, text: np.ndarray, key: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """(float64[n], int64[n]): the largest share of one item's runs that are in each text, and that item. text, key:
-        of each run that was found, distinct."""
+    def _set_largest_share(
+        self, text: np.ndarray, key: np.ndarray, best_share: np.ndarray, best_item: np.ndarray
+    ) -> None:
+        """Sets, of each text, the largest share of one item's runs that are in it, and that item. text, key: int64[m]
+        of each run that was found, distinct, all of these texts."""
         t = self._tables
-        best_share, best_item = np.zeros(n), np.full(n, -1, np.int64)
         count = t.first[key + 1] - t.first[key]
         texts = np.repeat(text, count)
         within = np.arange(len(texts)) - np.repeat(np.cumsum(count) - count, count)
@@ -145,7 +159,6 @@ class JudgedText:
         order = np.lexsort((-items, shares, texts))
         last = order[np.append(texts[order][1:] != texts[order][:-1], True)[: len(order)]]
         best_share[texts[last]], best_item[texts[last]] = shares[last], items[last]
-        return best_share, best_item
 
 
 def overlaps(judged: Sequence[JudgedText], texts: pa.LargeStringArray) -> list[Overlap]:
@@ -169,7 +182,19 @@ def _hash(texts: pa.LargeStringArray, num_words: int) -> _Runs:
     return _Runs(hashes=hashes[: starts[-1]], starts=starts, words=words)
 
 
-def _tables(runs: _Runs, ngram_words: int, short_words: int) -> _Tables:
+def _parts(text: np.ndarray, num_owners: np.ndarray) -> Iterator[slice]:
+    """Slices of runs that were found, whole texts each, with at most MOST_OWNERS owners or one text: many texts may
+    hold what all items share. text: int64[m], ascending. num_owners: int64[m]."""
+    ends = np.append(np.flatnonzero(text[1:] != text[:-1]) + 1, len(text)) if len(text) else np.zeros(0, np.int64)
+    owners = np.append(0, np.cumsum(num_owners))[ends]
+    begin = done = 0
+    for number, end in enumerate(ends.tolist()):
+        if number + 1 == len(ends) or owners[number + 1] - done > MOST_OWNERS:
+            yield slice(begin, end)
+            begin, done = end, owners[number]
+
+
+def _tables(runs: _Runs, ngram_words: int, short_words: int, template_texts: int | None) -> _Tables:
     from data.heldout.overlap_kernels import bit_table, longer_runs, place_table
 
     found, ends = [], [np.zeros(0, np.uint64)]
@@ -182,13 +207,19 @@ def _tables(runs: _Runs, ngram_words: int, short_words: int) -> _Tables:
     sizes = np.array([len(keys) for keys in found], np.int64)
     every = np.concatenate([np.zeros(0, np.uint64), *found])
     order = np.argsort(every, kind="stable")
-    keys, first = np.unique(every[order], return_index=True)
+    keys, count = np.unique(every, return_counts=True)
+    owners = np.repeat(np.arange(len(sizes)), sizes)[order]
+    if template_texts is not None:
+        owned = count <= template_texts
+        owners, count = owners[np.repeat(owned, count)], np.where(owned, count, 0)
+        sizes = np.bincount(owners, minlength=len(sizes))
+    assert len(keys) < 1 << 31, "places are int32"
     of_ends = np.unique(np.concatenate(ends))
     shorter = np.unique(runs.words[(runs.words >= short_words) & (runs.words < ngram_words)])
     return _Tables(
         keys=keys,
-        first=np.append(first, len(every)).astype(np.int64),
-        owners=np.repeat(np.arange(len(sizes)), sizes)[order],
+        first=np.append(0, np.cumsum(count)).astype(np.int64),
+        owners=owners,
         sizes=sizes,
         bits=bit_table(of_ends, _power_of_two(BITS_PER_RUN * len(of_ends))),
         places=place_table(keys, _power_of_two(2 * len(keys))),

@@ -9,6 +9,7 @@ up.
 import numba
 import numpy as np
 
+from data.text.inner import inner
 from data.text.words import ngram_hashes
 
 _MIX = np.uint64(0x9E3779B97F4A7C15)
@@ -22,7 +23,7 @@ def hash_runs(
 ) -> None:
     """The hash of each run of `num_words` words of each text.
 
-    hashes: uint64, of at least offsets[-1] - offsets[0] + n elements; those of text d become
+    hashes: uint64, of at least (offsets[-1] - offsets[0]) // 2 + n elements; those of text d become
     hashes[starts[d]:starts[d + 1]]. starts: int64[n + 1]. totals: int64[n], the words of each text.
     """
     starts[0] = 0
@@ -64,7 +65,7 @@ def bit_table(hashes: np.ndarray, num_bits: int) -> np.ndarray:
     return table
 
 
-@numba.njit(nogil=True, cache=True)
+@inner
 def _may_be_in(table: np.ndarray, h: np.uint64) -> bool:
     bit = (h * _MIX) >> np.uint64(20) & (np.uint64(len(table)) * np.uint64(64) - _ONE)
     return table[bit >> _SIX] >> (bit & _LOW_SIX) & _ONE != 0
@@ -82,7 +83,7 @@ def place_table(keys: np.ndarray, size: int) -> np.ndarray:
     return table
 
 
-@numba.njit(nogil=True, cache=True)
+@inner
 def _find(keys: np.ndarray, table: np.ndarray, h: np.uint64) -> int:
     """The place of h in `keys`, or -1."""
     place = np.int64(h & np.uint64(len(table) - 1))
@@ -104,7 +105,7 @@ def find_runs(
     table: np.ndarray,
     matches: np.ndarray,
 ) -> np.ndarray:
-    """int64[m, 2]: (text, place in `keys`) of each run of words that is in `keys`.
+    """int64[m, 2]: (text, place in `keys`) of each run of words that is in `keys`, as often as it is there.
 
     lengths: int64, of the runs that `keys` holds; the last one is that of the n-grams, whose number in each text goes
     to matches: int64[n]. bits: of `bit_table`, all runs of `num_words` words that begin or end one of `keys`. table:
@@ -113,7 +114,6 @@ def find_runs(
     found = np.empty((64, 2), np.int64)
     count = 0
     for d in range(len(starts) - 1):
-        before = count
         matches[d] = 0
         for i in range(starts[d], starts[d + 1]):
             if not _may_be_in(bits, hashes[i]):
@@ -130,26 +130,12 @@ def find_runs(
                 found[count, 0], found[count, 1] = d, place
                 count += 1
                 matches[d] += k == len(lengths) - 1
-        if count - before > 1:
-            count = before + _keep_distinct(found[before:count])
     return found[:count]
 
 
-@numba.njit(nogil=True, cache=True)
+@inner
 def _twice_as_long(found: np.ndarray) -> np.ndarray:
     more = np.empty((2 * len(found), 2), np.int64)
     for k in range(len(found)):
         more[k, 0], more[k, 1] = found[k, 0], found[k, 1]
     return more
-
-
-@numba.njit(nogil=True, cache=True)
-def _keep_distinct(found: np.ndarray) -> int:
-    """Number of distinct places among found[:, 1], which come first and sorted from here on."""
-    places = np.sort(found[:, 1])
-    count = 0
-    for k in range(len(places)):
-        if k == 0 or places[k] != places[k - 1]:
-            found[count, 1] = places[k]
-            count += 1
-    return count

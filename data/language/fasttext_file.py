@@ -18,7 +18,7 @@ HIERARCHICAL_SOFTMAX, SUPERVISED = 1, 3
 NUM_CENTROIDS = 256
 LABEL_PREFIX = "__label__"
 END_OF_LINE = b"</s>"
-MOST_ELEMENTS = 1 << 28  # of one matrix: a damaged size must not ask for all memory
+MOST_ELEMENTS = 1 << 28  # of one matrix, and buckets: a damaged size must not ask for all memory
 LEAF = -1
 
 
@@ -110,7 +110,7 @@ def _parse(cursor: _Cursor) -> FastTextModel:
     num_buckets, least, most = (int(options[i]) for i in (8, 9, 10))
     _require(kind == SUPERVISED and loss == HIERARCHICAL_SOFTMAX, "it was not trained with hierarchical softmax")
     _require(word_ngrams == 1, f"it counts {word_ngrams} words together")
-    _require(1 <= dimension <= 4096 and 1 <= least <= most <= 16 and 1 <= num_buckets < 1 << 31, "its options")
+    _require(1 <= dimension <= 4096 and 1 <= least <= most <= 16 and 1 <= num_buckets <= MOST_ELEMENTS, "its options")
 
     num_entries, num_words, num_labels = (int(size) for size in cursor.array("<i4", 3))
     _, num_kept = (int(size) for size in cursor.array("<i8", 2))

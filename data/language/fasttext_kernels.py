@@ -5,6 +5,7 @@ from typing import NamedTuple
 import numba
 import numpy as np
 
+from data.text.inner import inner
 from data.text.machine import fetch, ones
 
 PROBABILITY_FLOOR = np.float32(1e-5)  # fastText adds it to a probability before it takes the logarithm
@@ -56,7 +57,7 @@ def hash_bytes(values: np.ndarray, begin: int, end: int) -> np.uint32:
     return h
 
 
-@numba.njit(nogil=True, cache=True)
+@inner
 def row_of_word(
     values: np.ndarray, begin: int, end: int, slots: np.ndarray, word_bytes: np.ndarray, word_offsets: np.ndarray
 ) -> int:
@@ -76,7 +77,7 @@ def row_of_word(
     return NONE
 
 
-@numba.njit(nogil=True, cache=True)
+@inner
 def is_label(values: np.ndarray, begin: int, end: int) -> bool:
     same = end - begin >= len(_LABEL_PREFIX)
     for k in range(min(end - begin, len(_LABEL_PREFIX))):
@@ -84,7 +85,7 @@ def is_label(values: np.ndarray, begin: int, end: int) -> bool:
     return same
 
 
-@numba.njit(nogil=True, cache=True)
+@inner
 def hash_ngrams(
     values: np.ndarray,
     begin: int,
@@ -152,7 +153,7 @@ def kept_buckets(
     return m
 
 
-@numba.njit(nogil=True, cache=True)
+@inner
 def rows_of(
     buckets: np.ndarray,
     n: int | np.int64,
@@ -174,7 +175,7 @@ def rows_of(
     return m
 
 
-@numba.njit(nogil=True, cache=True)
+@inner
 def best_label(
     mean: np.ndarray, output: np.ndarray, left: np.ndarray, right: np.ndarray, stack: np.ndarray, scores: np.ndarray
 ) -> tuple[int, np.floating]:

@@ -70,7 +70,7 @@ def _model() -> "tuple[pa.StringArray, Tables]":
 
 def _tables(model: FastTextModel) -> "Tables":
     from data.language.fasttext_kernels import COARSE, NONE, Tables, hash_bytes
-    from data.text.machine import BLOCK
+    from data.language.matrix_rows import BLOCK
 
     word_bytes = np.frombuffer(b"".join(model.words), np.uint8)
     word_offsets = np.concatenate([[0], np.cumsum([len(word) for word in model.words])]).astype(np.int64)

@@ -18,7 +18,10 @@ from data.language.fasttext_kernels import (
     row_of_word,
     rows_of,
 )
-from data.text.machine import add, fetch, load
+from data.language.matrix_rows import add
+from data.text.inner import inner
+from data.text.machine import fetch
+from data.text.machine import load8 as load
 
 CHUNK = 64  # words that are looked for at a time
 KEYS = 4  # words of at most 8 * KEYS bytes are kept
@@ -26,12 +29,12 @@ KEYS = 4  # words of at most 8 * KEYS bytes are kept
 _MIX = np.uint64(0x9E3779B97F4A7C15)
 
 
-@numba.njit(nogil=True, cache=True)
+@inner
 def _is_separator(byte: int) -> bool:
     return byte == 32 or 9 <= byte <= 13 or byte == 0
 
 
-@numba.njit(nogil=True, cache=True)
+@inner
 def _beginning(values: np.ndarray, begin: int, end: int, num_characters: int) -> int:
     """Where the first characters of values[begin:end] end."""
     if end - begin <= num_characters:
@@ -45,7 +48,7 @@ def _beginning(values: np.ndarray, begin: int, end: int, num_characters: int) ->
     return end
 
 
-@numba.njit(nogil=True, cache=True)
+@inner
 def _pack(values: np.ndarray, begin: int, end: int, out: np.ndarray, first: int) -> np.uint64:
     """Writes the bytes of a word of at most 8 * KEYS bytes to out[first : first + KEYS], zeros behind them; returns a
     hash of them."""
@@ -67,7 +70,7 @@ def _pack(values: np.ndarray, begin: int, end: int, out: np.ndarray, first: int)
     return mixed
 
 
-@numba.njit(nogil=True, cache=True)
+@inner
 def _next_words(
     values: np.ndarray,
     i: int,

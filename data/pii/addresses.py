@@ -6,7 +6,8 @@ label must be a top-level domain and no call), addresses that are not routed in 
 documentation (RFC 5737, RFC 3849, RFC 6890), and version numbers of four parts.
 """
 
-import numba
+from typing import Any
+
 import numpy as np
 
 from data.pii.byte_classes import (
@@ -23,6 +24,7 @@ from data.pii.byte_classes import (
     number,
     run_end,
 )
+from data.text.inner import inner
 
 MOST_LOCAL_BYTES = 64
 MOST_LABEL_BYTES = 63
@@ -52,7 +54,7 @@ xyz zone
 """
 
 
-@numba.njit(nogil=True, cache=True)
+@inner
 def label_hash(values: np.ndarray, begin: int, end: int) -> np.uint64:
     """FNV-1a of a label, with ASCII letters in lower case."""
     h = np.uint64(0xCBF29CE484222325)
@@ -77,16 +79,17 @@ _TOP_LEVEL = _label_hashes(f"{COUNTRY_DOMAINS} {GENERIC_DOMAINS}".split())
 _OF_EXAMPLES = _label_hashes(["com", "net", "org", "edu"])
 _EXAMPLE = _label_hashes(["example"])
 _VERSION = np.frombuffer(b"version", np.uint8)
+_int64: Any = np.int64
 
 
-@numba.njit(nogil=True, cache=True)
+@inner
 def _among(values: np.ndarray, begin: int, end: int, hashes: np.ndarray) -> bool:
     h = label_hash(values, begin, end)
     place = np.searchsorted(hashes, h)
     return bool(place < len(hashes) and hashes[place] == h)
 
 
-@numba.njit(nogil=True, cache=True)
+@inner
 def email_at(values: np.ndarray, i: int, begin: int, end: int, floor: int) -> tuple[int, int]:
     """(begin, end) of the e-mail address around the @ at i, from `floor` on; (0, 0) if there is none."""
     first = i
@@ -107,7 +110,7 @@ def email_at(values: np.ndarray, i: int, begin: int, end: int, floor: int) -> tu
     return (first, stop) if stop else (0, 0)
 
 
-@numba.njit(nogil=True, cache=True)
+@inner
 def _is_url_user(values: np.ndarray, first: int, begin: int, end: int) -> bool:
     """Whether what begins at `first` follows / or //user: directly."""
     if is_byte(values, first - 1, begin, end, 47):
@@ -120,13 +123,13 @@ def _is_url_user(values: np.ndarray, first: int, begin: int, end: int) -> bool:
     return is_byte(values, k, begin, end, 47) and is_byte(values, k - 1, begin, end, 47)
 
 
-@numba.njit(nogil=True, cache=True)
+@inner
 def _domain_end(values: np.ndarray, i: int, end: int) -> int:
     """Position behind the longest domain name from i on whose last label is a top-level domain; 0 if there is none or
     if it is one of the examples."""
     found = 0
     limit = min(end, i + MOST_DOMAIN_BYTES)
-    before_begin = before_end = 0  # the label before this one
+    before_begin = before_end = _int64(0)  # the label before this one
     while True:
         stop = run_end(values, i, limit, LABEL, MOST_LABEL_BYTES)
         if stop == i or values[i] == 45 or values[stop - 1] == 45 or is_in(values, stop, 0, end, LABEL):
@@ -142,19 +145,19 @@ def _domain_end(values: np.ndarray, i: int, end: int) -> int:
     return found
 
 
-@numba.njit(nogil=True, cache=True)
+@inner
 def _is_top_level(values: np.ndarray, begin: int, end: int) -> bool:
     if end - begin > 4 and values[begin] | 32 == 120 and values[begin + 1] | 32 == 110 and values[begin + 2] == 45:
         return values[begin + 3] == 45  # a name in another script: xn--
     return _among(values, begin, end, _TOP_LEVEL)
 
 
-@numba.njit(nogil=True, cache=True)
+@inner
 def ipv4_at(values: np.ndarray, i: int, begin: int, end: int) -> tuple[int, int]:
     """(begin, end) of the public IPv4 address whose first digit is at i; (0, 0) if there is none."""
     k = i
     num_digits = 0
-    address = 0
+    address = _int64(0)
     for part in range(4):
         stop = run_end(values, k, end, DIGIT, 4)
         length = stop - k
@@ -176,7 +179,7 @@ def ipv4_at(values: np.ndarray, i: int, begin: int, end: int) -> tuple[int, int]
     return (0, 0) if _is_version(values, i, begin, end) else (i, stop)
 
 
-@numba.njit(nogil=True, cache=True)
+@inner
 def _is_version(values: np.ndarray, i: int, begin: int, end: int) -> bool:
     """Whether a number at i is part of a name, a path or a version requirement, or follows the word "version"."""
     if i == begin:
@@ -201,7 +204,7 @@ def _is_version(values: np.ndarray, i: int, begin: int, end: int) -> bool:
     return True
 
 
-@numba.njit(nogil=True, cache=True)
+@inner
 def _is_public_ipv4(address: int) -> bool:
     """Whether an address is one of the Internet's: none of IANA's special-purpose blocks, and no multicast."""
     a, b, c = address >> 24, address >> 16 & 255, address >> 8 & 255
@@ -220,7 +223,7 @@ def _is_public_ipv4(address: int) -> bool:
     return not (a == 203 and b == 0 and c == 113)
 
 
-@numba.njit(nogil=True, cache=True)
+@inner
 def ipv6_at(values: np.ndarray, i: int, begin: int, end: int) -> tuple[int, int]:
     """(begin, end) of the global unicast IPv6 address (2000::/3) whose first digit is at i; (0, 0) if there is none.
 
@@ -233,7 +236,7 @@ def ipv6_at(values: np.ndarray, i: int, begin: int, end: int) -> tuple[int, int]
     k = i
     num_groups = 0
     compressed = False
-    first = second = 0
+    first = second = _int64(0)
     while True:
         stop = run_end(values, k, end, HEX, 5)
         length = stop - k
@@ -272,7 +275,7 @@ def ipv6_at(values: np.ndarray, i: int, begin: int, end: int) -> tuple[int, int]
     return (i, k) if _is_public_ipv6(first, second) else (0, 0)
 
 
-@numba.njit(nogil=True, cache=True)
+@inner
 def _is_public_ipv6(first: int, second: int) -> bool:
     if first == 0x2001:
         return second >= 0x200 and second != 0xDB8

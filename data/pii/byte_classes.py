@@ -5,6 +5,8 @@ The kernels take read-only bytes only, and these functions have fixed signatures
 every constant that they are called with.
 """
 
+from typing import Any
+
 import numba
 import numpy as np
 from numba import types
@@ -40,26 +42,27 @@ def _classes() -> np.ndarray:
 CLASSES = _classes()
 BYTES = types.Array(types.uint8, 1, "C", readonly=True)
 _INT = types.int64
+_INNER: Any = {"nogil": True, "cache": True, "no_cpython_wrapper": True, "no_cfunc_wrapper": True}  # as `inner` has
 
 
-@numba.njit(types.boolean(BYTES, _INT, _INT, _INT, _INT), nogil=True, cache=True)
+@numba.njit(types.boolean(BYTES, _INT, _INT, _INT, _INT), **_INNER)
 def is_in(values: np.ndarray, i: int, begin: int, end: int, classes: int) -> bool:
     """Whether there is a byte at i, and of one of these classes."""
     return begin <= i < end and CLASSES[values[i]] & classes != 0
 
 
-@numba.njit(types.boolean(BYTES, _INT, _INT, _INT, _INT), nogil=True, cache=True)
+@numba.njit(types.boolean(BYTES, _INT, _INT, _INT, _INT), **_INNER)
 def is_byte(values: np.ndarray, i: int, begin: int, end: int, byte: int) -> bool:
     return begin <= i < end and values[i] == byte
 
 
-@numba.njit(types.boolean(BYTES, _INT, _INT, _INT), nogil=True, cache=True)
+@numba.njit(types.boolean(BYTES, _INT, _INT, _INT), **_INNER)
 def in_word(values: np.ndarray, i: int, begin: int, end: int) -> bool:
     """Whether there is an ASCII letter, a digit or _ at i."""
     return begin <= i < end and (CLASSES[values[i]] & ALPHANUMERIC != 0 or values[i] == 95)
 
 
-@numba.njit(_INT(BYTES, _INT, _INT, _INT, _INT), nogil=True, cache=True)
+@numba.njit(_INT(BYTES, _INT, _INT, _INT, _INT), **_INNER)
 def run_end(values: np.ndarray, i: int, end: int, classes: int, most: int) -> int:
     """Position behind the bytes of these classes from i on, at most `most` of them."""
     stop = min(end, i + most)
@@ -68,7 +71,7 @@ def run_end(values: np.ndarray, i: int, end: int, classes: int, most: int) -> in
     return i
 
 
-@numba.njit(_INT(BYTES, _INT, _INT), nogil=True, cache=True)
+@numba.njit(_INT(BYTES, _INT, _INT), **_INNER)
 def number(values: np.ndarray, i: int, end: int) -> int:
     """The value of the decimal digits values[i:end]."""
     found = 0
@@ -77,7 +80,7 @@ def number(values: np.ndarray, i: int, end: int) -> int:
     return found
 
 
-@numba.njit(types.boolean(BYTES, _INT, _INT, BYTES, _INT), nogil=True, cache=True)
+@numba.njit(types.boolean(BYTES, _INT, _INT, BYTES, _INT), **_INNER)
 def stands(values: np.ndarray, i: int, end: int, word: np.ndarray, length: int) -> bool:
     """Whether word[:length] stands at i."""
     if i + length > end:

@@ -13,10 +13,10 @@ A telephone number without + is found only in the groups in which it is usually 
 North American numbers that are kept for fiction (555-01xx) are left alone.
 """
 
-import numba
 import numpy as np
 
 from data.pii.byte_classes import CLASSES, DIGIT, UPPER, in_word, is_byte, is_in, number, run_end
+from data.text.inner import inner
 
 IBAN_LENGTHS = {
     **{"AD": 24, "AE": 23, "AL": 28, "AT": 20, "AZ": 28, "BA": 20, "BE": 16, "BG": 22, "BH": 22, "BI": 27, "BR": 29},
@@ -57,7 +57,7 @@ _IBAN_LENGTHS = _iban_lengths()
 _COUNTRY_CODES = _country_codes()
 
 
-@numba.njit(nogil=True, cache=True)
+@inner
 def _stands_alone(values: np.ndarray, first: int, stop: int, begin: int, end: int) -> bool:
     """Whether values[first:stop] is no part of a longer number, name or path."""
     if first > begin:
@@ -73,7 +73,7 @@ def _stands_alone(values: np.ndarray, first: int, stop: int, begin: int, end: in
     return True
 
 
-@numba.njit(nogil=True, cache=True)
+@inner
 def _groups(values: np.ndarray, i: int, end: int) -> tuple[int, int, int]:
     """(position behind the groups of digits from i on, their sizes as hexadecimal digits, the byte between them): the
     sizes of 4111 1111 1111 1111 are 0x4444. More than 15 digits in a group or more than 6 groups make them 0."""
@@ -94,7 +94,7 @@ def _groups(values: np.ndarray, i: int, end: int) -> tuple[int, int, int]:
         i = stop + 1
 
 
-@numba.njit(nogil=True, cache=True)
+@inner
 def _digits(values: np.ndarray, i: int, end: int) -> int:
     """All digits of values[i:end] as one number, whatever stands between them."""
     found = 0
@@ -104,7 +104,7 @@ def _digits(values: np.ndarray, i: int, end: int) -> int:
     return found
 
 
-@numba.njit(nogil=True, cache=True)
+@inner
 def card_at(values: np.ndarray, i: int, begin: int, end: int) -> tuple[int, int]:
     """(begin, end) of the card number whose first digit is at i; (0, 0) if there is none."""
     stop = run_end(values, i, end, DIGIT, 20)
@@ -128,7 +128,7 @@ def card_at(values: np.ndarray, i: int, begin: int, end: int) -> tuple[int, int]
     return (i, stop) if total % 10 == 0 and _is_issued(number(values, i, i + 4), n) else (0, 0)
 
 
-@numba.njit(nogil=True, cache=True)
+@inner
 def _is_issued(four: int, n: int) -> bool:
     """Whether numbers of a known issuer begin with these four digits and have n."""
     two = four // 100
@@ -143,7 +143,7 @@ def _is_issued(four: int, n: int) -> bool:
     return n >= 16 and (two == 65 or two == 62 or two == 64 or four == 6011 or 3528 <= four <= 3589)
 
 
-@numba.njit(nogil=True, cache=True)
+@inner
 def iban_at(values: np.ndarray, i: int, begin: int, end: int) -> tuple[int, int]:
     """(begin, end) of the account whose two check digits are at i; (0, 0) if there is none."""
     first = i - 2
@@ -174,7 +174,7 @@ def iban_at(values: np.ndarray, i: int, begin: int, end: int) -> tuple[int, int]
     return first, k
 
 
-@numba.njit(nogil=True, cache=True)
+@inner
 def phone_at(values: np.ndarray, i: int, begin: int, end: int) -> tuple[int, int]:
     """(begin, end) of the telephone number whose first digit is at i; (0, 0) if there is none."""
     first, stop = i, 0
@@ -189,12 +189,12 @@ def phone_at(values: np.ndarray, i: int, begin: int, end: int) -> tuple[int, int
     return (first, stop) if stop and _stands_alone(values, first, stop, begin, end) else (0, 0)
 
 
-@numba.njit(nogil=True, cache=True)
+@inner
 def _is_separator(c: int) -> bool:
     return c == 32 or c == 46 or c == 45 or c == 47 or c == 40 or c == 41
 
 
-@numba.njit(nogil=True, cache=True)
+@inner
 def _international_end(values: np.ndarray, i: int, end: int) -> int:
     """Position behind a number whose country code begins at i, or 0. Between digits there may be one or two of space,
     period, hyphen, slash and brackets."""
@@ -222,7 +222,7 @@ def _international_end(values: np.ndarray, i: int, end: int) -> int:
     return stop if _COUNTRY_CODES[digits] or _COUNTRY_CODES[digits // 10] else 0
 
 
-@numba.njit(nogil=True, cache=True)
+@inner
 def _is_north_american(digits: int) -> bool:
     """Whether ten digits are an area code, an exchange and a line as they are given out (NANP), and not for fiction."""
     area, exchange = digits // 10**7, digits // 10**4 % 1000
@@ -231,7 +231,7 @@ def _is_north_american(digits: int) -> bool:
     return not (exchange == 555 and digits % 10**4 // 100 == 1)
 
 
-@numba.njit(nogil=True, cache=True)
+@inner
 def _bracketed_end(values: np.ndarray, i: int, end: int) -> int:
     """Position behind 212) 867-5309 or 212)867-5309, or 0."""
     if run_end(values, i, end, DIGIT, 4) != i + 3 or not is_byte(values, i + 3, 0, end, 41):
@@ -243,7 +243,7 @@ def _bracketed_end(values: np.ndarray, i: int, end: int) -> int:
     return stop if sizes == 0x34 and separator == 45 and _is_north_american(_digits(values, i, stop)) else 0
 
 
-@numba.njit(nogil=True, cache=True)
+@inner
 def _national_end(values: np.ndarray, i: int, end: int) -> int:
     """Position behind a number without + and brackets, or 0."""
     stop, sizes, separator = _groups(values, i, end)

@@ -1,6 +1,8 @@
 """Kernels of the scrubber: one pass over the bytes, 64 at a time, that looks closer only where personal data can stand
 (at the first digit of a run, at @, at the marks of secrets), and the column with what was found replaced."""
 
+from typing import Any
+
 import numba
 import numpy as np
 
@@ -8,9 +10,12 @@ from data.pii.addresses import email_at, ipv4_at, ipv6_at
 from data.pii.byte_classes import CLASSES, DIGIT, UPPER
 from data.pii.numbers import card_at, iban_at, phone_at
 from data.pii.secrets import marker_pairs, secret_at
-from data.text.block_bytes import BLOCK_BYTES, copy_bytes, pii_masks, trailing_zeros
+from data.text.block_bytes import BLOCK_BYTES, pii_masks
+from data.text.inner import inner
+from data.text.machine import copy_bytes, trailing_zeros
 
 _ONE = np.uint64(1)
+_int64: Any = np.int64
 NUM_KINDS = 6
 SECRET, EMAIL, IBAN, CARD, IP, PHONE = range(NUM_KINDS)
 
@@ -31,7 +36,7 @@ def trigger_table(kinds: list[int]) -> np.ndarray:
     return table.reshape(-1)
 
 
-@numba.njit(nogil=True, cache=True)
+@inner
 def _may_be(values: np.ndarray, i: int, begin: int, end: int, kind: int) -> bool:
     """Whether a look at a few bytes around the first digit at i leaves a kind of number possible: for most numbers in
     text it does not."""
@@ -54,7 +59,7 @@ def _may_be(values: np.ndarray, i: int, begin: int, end: int, kind: int) -> bool
     raise AssertionError
 
 
-@numba.njit(nogil=True, cache=True)
+@inner
 def _match(values: np.ndarray, i: int, begin: int, end: int, floor: int, kind: int) -> tuple[int, int]:
     if kind == SECRET:
         return secret_at(values, i, begin, end, floor)
@@ -70,7 +75,7 @@ def _match(values: np.ndarray, i: int, begin: int, end: int, floor: int, kind: i
     return (first, stop) if stop else ipv6_at(values, i, begin, end)
 
 
-@numba.njit(nogil=True, cache=True)
+@inner
 def _twice_as_long(found: np.ndarray) -> np.ndarray:
     more = np.empty((2 * len(found), 3), np.int64)
     for m in range(len(found)):
@@ -79,7 +84,7 @@ def _twice_as_long(found: np.ndarray) -> np.ndarray:
     return more
 
 
-@numba.njit(nogil=True, cache=True)
+@inner
 def _last_masks(values: np.ndarray, i: int) -> tuple[np.uint64, np.uint64, np.uint64]:
     """`pii_masks` of values[i:], of fewer than 64 bytes."""
     digits = ats = marks = np.uint64(0)
@@ -94,7 +99,7 @@ def _last_masks(values: np.ndarray, i: int) -> tuple[np.uint64, np.uint64, np.ui
     return digits, ats, marks
 
 
-@numba.njit(nogil=True, cache=True)
+@inner
 def _all_bits(condition: bool) -> np.uint64:
     return ~np.uint64(0) if condition else np.uint64(0)
 
@@ -131,7 +136,7 @@ def find(values: np.ndarray, offsets: np.ndarray, active: np.ndarray, table: np.
                 places &= places - _ONE
                 before = np.int64(values[i - 1]) if i > begin else 0
                 trigger = table[before << 8 | np.int64(values[i])]
-                kind = 0
+                kind = _int64(0)  # not a constant, for which the functions would be compiled once more
                 while trigger >> kind != 0:
                     if trigger >> kind & 1 and i >= floors[kind] and _may_be(values, i, begin, end, kind):
                         first, stop = _match(values, i, begin, end, floors[kind], kind)

@@ -7,7 +7,6 @@ and is no AWS example (`...EXAMPLE`); a private key has a line of at least 32 ch
 
 from dataclasses import dataclass
 
-import numba
 import numpy as np
 
 from data.pii.byte_classes import (
@@ -24,6 +23,7 @@ from data.pii.byte_classes import (
     run_end,
     stands,
 )
+from data.text.inner import inner
 
 LEAST_DISTINCT = 8
 LEAST_KEY_LINE = 32
@@ -89,7 +89,7 @@ def marker_pairs() -> list[int]:
     return [m.prefix[m.mark - 1] << 8 | m.prefix[m.mark] for m in MARKERS]
 
 
-@numba.njit(nogil=True, cache=True)
+@inner
 def secret_at(values: np.ndarray, i: int, begin: int, end: int, floor: int) -> tuple[int, int]:
     """(begin, end) of the secret, from `floor` on, whose mark is at i; (0, 0) if there is none."""
     for m in range(len(_LENGTHS)):
@@ -98,7 +98,8 @@ def secret_at(values: np.ndarray, i: int, begin: int, end: int, floor: int) -> t
             continue
         if not stands(values, first, end, _PREFIXES[m], _LENGTHS[m]):
             continue
-        if in_word(values, first - 1, begin, end) or is_byte(values, first - 1, begin, end, 45):
+        # What ends at the floor is replaced, so it is no part of this one.
+        if in_word(values, first - 1, floor, end) or is_byte(values, first - 1, floor, end, 45):
             continue
         body = first + _LENGTHS[m]
         if _SHAPES[m] == PEM:
@@ -116,7 +117,7 @@ def secret_at(values: np.ndarray, i: int, begin: int, end: int, floor: int) -> t
     return 0, 0
 
 
-@numba.njit(nogil=True, cache=True)
+@inner
 def _is_random(values: np.ndarray, begin: int, end: int, num_classes: int) -> bool:
     """Whether a token looks drawn and not written as an example."""
     low = high = np.uint64(0)  # which of the 128 ASCII characters there are
@@ -138,7 +139,7 @@ def _is_random(values: np.ndarray, begin: int, end: int, num_classes: int) -> bo
     return distinct >= LEAST_DISTINCT and present >= num_classes and not is_example
 
 
-@numba.njit(nogil=True, cache=True)
+@inner
 def _jwt_end(values: np.ndarray, i: int, end: int) -> int:
     """Position behind a signed JSON web token whose header goes on at i (RFC 7519), or 0."""
     for part in range(3):
@@ -155,7 +156,7 @@ def _jwt_end(values: np.ndarray, i: int, end: int) -> int:
     return i
 
 
-@numba.njit(nogil=True, cache=True)
+@inner
 def _private_key_end(values: np.ndarray, i: int, end: int) -> int:
     """Position behind the end line of a private key whose label begins at i (RFC 7468, OpenPGP), or 0."""
     label_end = i

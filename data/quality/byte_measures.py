@@ -13,46 +13,18 @@ from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
+from data.text.inner import inner
+from data.text.machine import load8, ones, trailing_zeros
+
 _LOW_BITS = np.uint64(0x7F7F7F7F7F7F7F7F)
 _HIGH_BITS = np.uint64(0x8080808080808080)
 _LOWER_CASE = np.uint64(0x2020202020202020)
 _FROM_A, _ABOVE_Z = np.uint64(0x1F1F1F1F1F1F1F1F), np.uint64(0x0505050505050505)  # 0x80 - 'a', 0x7F - 'z'
 MASK_BYTES = 64
-helper, inlined = numba.njit(nogil=True, cache=True), numba.njit(nogil=True, cache=True, forceinline=True)
+_njit: Any = numba.njit  # whose types lack two of these arguments
+inlined = _njit(nogil=True, cache=True, forceinline=True, no_cpython_wrapper=True, no_cfunc_wrapper=True)
 _ZERO, _ONE = np.uint64(0), np.uint64(1)
 _KEY, _KEY_2 = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xD6E8FEB86659FD93)
-
-
-@intrinsic
-def _lower_load(typing_context, values, place):
-    """Eight bytes of a uint8 array, which must be there."""
-
-    def build(context, builder, signature, arguments):
-        array = context.make_array(signature.args[0])(context, builder, arguments[0])
-        pointer = builder.bitcast(builder.gep(array.data, [arguments[1]]), ir.IntType(64).as_pointer())
-        return builder.load(pointer, align=1)
-
-    return types.uint64(values, types.int64), build
-
-
-@intrinsic
-def _lower_trailing_zeros(typing_context, bits):
-    """Of a uint64 that is not 0."""
-
-    def build(context, builder, signature, arguments):
-        return builder.cttz(arguments[0], ir.IntType(1)(1))
-
-    return types.int64(types.uint64), build
-
-
-@intrinsic
-def _lower_ones(typing_context, bits):
-    """Number of bits that are set in a uint64."""
-
-    def build(context, builder, signature, arguments):
-        return builder.ctpop(arguments[0])
-
-    return types.int64(types.uint64), build
 
 
 @intrinsic
@@ -81,14 +53,11 @@ def _lower_masks(typing_context, values, place):
     return types.UniTuple(types.uint64, 3)(values, types.int64), build
 
 
-# To a type checker a call of an intrinsic lacks the argument that numba gives it.
-_load: Any = _lower_load
-_trailing_zeros: Any = _lower_trailing_zeros
-_ones: Any = _lower_ones
+# To a type checker the call of an intrinsic lacks the argument that numba gives it.
 _masks: Any = _lower_masks
 
 
-@helper
+@inner
 def _last_block(values: np.ndarray, i: int, end: int) -> np.uint64:
     """As `load_block`, byte by byte."""
     block = _ZERO
@@ -101,9 +70,9 @@ def _last_block(values: np.ndarray, i: int, end: int) -> np.uint64:
 def load_block(values: np.ndarray, i: int, end: int) -> np.uint64:
     """The block of a text that ends before `end`, from i on."""
     if i + 8 <= end:
-        return _load(values, i)
+        return load8(values, i)
     if i + 8 <= len(values):
-        return _load(values, i) & first_bytes(end - i)
+        return load8(values, i) & first_bytes(end - i)
     return _last_block(values, i, end)
 
 
@@ -120,12 +89,12 @@ def ascii_letters(block: np.uint64) -> np.uint64:
     return (low + _FROM_A) & ~(low + _ABOVE_Z) & ~block & _HIGH_BITS
 
 
-@helper
+@inner
 def _alphanumeric(byte: int) -> bool:
     return 48 <= byte <= 57 or 65 <= byte <= 90 or 97 <= byte <= 122
 
 
-@helper
+@inner
 def _last_masks(values: np.ndarray, i: int, end: int) -> tuple[np.uint64, np.uint64, np.uint64]:
     """As `_text_masks`, byte by byte."""
     alphanumeric = newlines = continued = _ZERO
@@ -158,10 +127,10 @@ def alphanumeric_mask(values: np.ndarray, i: int, end: int) -> np.uint64:
 @inlined
 def run_length(mask: np.uint64) -> int:
     """How many of the first bytes have their bit."""
-    return MASK_BYTES if ~mask == _ZERO else _trailing_zeros(~mask)
+    return MASK_BYTES if ~mask == _ZERO else trailing_zeros(~mask)
 
 
-@helper
+@inner
 def alphanumeric_end(values: np.ndarray, i: int, end: int) -> int:
     """Where the run of ASCII letters and digits that begins at i ends."""
     while i < end:
@@ -179,9 +148,9 @@ def line_end(values: np.ndarray, i: int, end: int) -> tuple[int, int]:
     while i < end:
         _, newlines, continued = _text_masks(values, i, end)
         if newlines != _ZERO:
-            length = _trailing_zeros(newlines)
-            return i + length, continued_before + _ones(continued & ((_ONE << np.uint64(length)) - _ONE))
-        continued_before += _ones(continued)
+            length = trailing_zeros(newlines)
+            return i + length, continued_before + ones(continued & ((_ONE << np.uint64(length)) - _ONE))
+        continued_before += ones(continued)
         i += MASK_BYTES
     return end, continued_before
 
@@ -192,7 +161,7 @@ def count_lines(values: np.ndarray, i: int, end: int) -> int:
     found, before = 1, _ZERO
     while i < end:
         newlines = _text_masks(values, i, end)[1]
-        found += _ones(newlines & ~((newlines << _ONE) | before))
+        found += ones(newlines & ~((newlines << _ONE) | before))
         before = newlines >> np.uint64(MASK_BYTES - 1)
         i += MASK_BYTES
     return found
@@ -201,7 +170,7 @@ def count_lines(values: np.ndarray, i: int, end: int) -> int:
 @inlined
 def continuation_bytes(block: np.uint64) -> int:
     """How many bytes of the block go on with a character that began before them."""
-    return _ones(block & ~(block << np.uint64(1)) & _HIGH_BITS)
+    return ones(block & ~(block << np.uint64(1)) & _HIGH_BITS)
 
 
 @inlined

@@ -4,9 +4,11 @@ A *line* is what stands between newlines, without the white space at its ends; b
 is a run of lines without a blank one between them.
 """
 
+from typing import Any
+
 import numpy as np
 
-from data.quality.byte_measures import hash_text, helper, inlined, is_new, line_end, mix
+from data.quality.byte_measures import hash_text, inlined, is_new, line_end, mix
 from data.quality.characters import ELLIPSIS, ENDS_SENTENCE, NUM_CLASSES_BELOW, decode
 from data.quality.phrases import (
     CITATION,
@@ -18,6 +20,7 @@ from data.quality.phrases import (
     citation_end,
 )
 from data.quality.word_measures import NUM_TOTALS, scan_line
+from data.text.inner import inner
 
 (
     UNITS,
@@ -45,6 +48,7 @@ from data.quality.word_measures import NUM_TOTALS, scan_line
 SHORT_LINE_CHARACTERS = 30
 LEAST_RUNS = 3
 BULLETS = (0x2D, 0x2022)
+_int64: Any = np.int64
 _LINE, _PARAGRAPH = np.uint64(0x8CB92BA72F3D8DD7), np.uint64(0xAEF17502108EF2D9)
 
 
@@ -67,7 +71,7 @@ def _ends_in_ellipsis(values: np.ndarray, begin: int, end: int, last: int) -> bo
     return last == ELLIPSIS or end - begin >= 3 and last == 46 and values[end - 2] == 46 and values[end - 3] == 46
 
 
-@helper
+@inner
 def _end_without_citations(values: np.ndarray, begin: int, end: int) -> int:
     """Where the line values[begin:end] ends without the citations at its end and the white space before them."""
     i = last = begin
@@ -97,7 +101,7 @@ def _c4_keeps(values: np.ndarray, begin: int, end: int, flags: int, runs: int) -
     return last == 33 or last == 63 or last == 34 or last == 39
 
 
-@helper
+@inner
 def measure_lines(
     values: np.ndarray,
     begin: int,
@@ -116,7 +120,8 @@ def measure_lines(
     keeps are written. counts: int64[NUM_COUNTS], zeros.
     """
     mask = np.uint64(len(seen) - 1)
-    n = newlines = lines = line_characters = longest = terminal = ellipsis = bullets = short = 0
+    n = _int64(0)  # not a constant, for which `scan_line` would be compiled once more
+    newlines = lines = line_characters = longest = terminal = ellipsis = bullets = short = 0
     repeated = repeated_characters = characters = 0
     paragraphs = repeated_paragraphs = repeated_paragraph_characters = 0
     paragraph_hash, paragraph_characters = _PARAGRAPH, 0

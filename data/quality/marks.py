@@ -2,15 +2,16 @@
 
 import numpy as np
 
-from data.quality.byte_measures import helper, inlined, load_block
+from data.quality.byte_measures import inlined, load_block
 from data.quality.characters import ELLIPSIS, LETTER, MARK, RUN_MARK, SINGLE, SYMBOL, class_at
 from data.quality.phrases import ABBREVIATIONS, ENDINGS, is_one_of
+from data.text.inner import inner
 
 LEAST_RUN = 3
 _PLAIN_MARKS = np.array([chr(byte) in ".,;:!?)'\"]%" for byte in range(256)])
 
 
-@helper
+@inner
 def marks_end(values: np.ndarray, i: int, end: int, classes: np.ndarray) -> int:
     """Where the run of marks that begins at i ends."""
     while i < end:
@@ -40,7 +41,7 @@ def _is_alphanumeric(values: np.ndarray, i: int, end: int) -> bool:
     return 48 <= byte <= 57 or 65 <= byte <= 90 or 97 <= byte <= 122
 
 
-@helper
+@inner
 def _is_ending(values: np.ndarray, i: int, end: int) -> bool:
     """Whether an English ending that is a word of its own stands at i, behind an apostrophe."""
     if not _is_alphanumeric(values, i + 1, end):
@@ -97,29 +98,30 @@ def parts_word(values: np.ndarray, i: int, stop: int, end: int, kind: int, c: in
 
 
 @inlined
-def opens_word(
+def closed_mark(
     values: np.ndarray, i: int, stop: int, kind: int, c: int, width: int, classes: np.ndarray, parted: bool
-) -> bool:
-    """Whether the marks at i:stop belong to the word behind them, where `parted` says that a word ends before them.
+) -> int:
+    """-1 if the marks at i:stop belong to the word behind them, where `parted` says that a word ends before them; else
+    the place of one of them such that those from any mark up to it on do not either.
 
     kind, c, width: of the first of them.
     """
     single = i + width == stop
     if parted:
-        return single and (c == 0x27 or c == 0x2019)
+        return -1 if single and (c == 0x27 or c == 0x2019) else i
     if kind != RUN_MARK and c != 46:
-        return False
-    return single or _all_open(values, i, stop, classes)
+        return i
+    return -1 if single else _first_closed(values, i, stop, classes)
 
 
-@helper
-def _all_open(values: np.ndarray, i: int, stop: int, classes: np.ndarray) -> bool:
-    """Whether each of the marks at i:stop may begin a word."""
+@inner
+def _first_closed(values: np.ndarray, i: int, stop: int, classes: np.ndarray) -> int:
+    """The place of the first of the marks at i:stop that may not begin a word, or -1."""
     if values[i] == 46 and values[i + 1] == 46:
-        return False
+        return i
     while i < stop:
         kind, c, width = class_at(values, i, classes)
         if kind != RUN_MARK and c != 46:
-            return False
+            return i
         i += width
-    return True
+    return -1

@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from data.quality.byte_measures import helper, inlined, load_block
+from data.quality.byte_measures import inlined, load_block
+from data.text.inner import inner
 
 STOP_WORDS = ("the", "be", "to", "of", "and", "that", "have", "with")
 JAVASCRIPT, POLICY, LOREM_IPSUM, CURLY_BRACKET, CITATION, LONG_WORD = (1 << k for k in range(6))
@@ -79,7 +80,7 @@ def phrase_flag(values: np.ndarray, i: int, end: int, block: np.uint64) -> int:
     return _PHRASE_FLAGS[place] if tail == _PHRASE_TAILS[place] else 0
 
 
-@helper
+@inner
 def citation_end(values: np.ndarray, i: int, end: int) -> int:
     """Where the citation that begins with the bracket at i ends: ``[12]``, ``[]``, ``[edit]``, ``[citation needed]``;
     i if there is none."""
@@ -98,7 +99,7 @@ def citation_end(values: np.ndarray, i: int, end: int) -> int:
     return i
 
 
-@helper
+@inner
 def is_one_of(block: np.uint64, words: np.ndarray) -> bool:
     found = False
     for word in words:

@@ -3,13 +3,14 @@
 import numba
 import numpy as np
 
-from data.quality.byte_measures import count_lines, helper
+from data.quality.byte_measures import count_lines
 from data.quality.lines import CHARACTERS, KEPT_LINES, UNITS, measure_lines
 from data.quality.phrases import citation_end
 from data.quality.repetition import LOADS, ROOM, measure_repetition
+from data.text.inner import inner
 
 
-@helper
+@inner
 def _power_of_two(least: int) -> int:
     size = 16
     while size < least:

@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from data.quality.byte_measures import helper, inlined
+from data.quality.byte_measures import inlined
+from data.text.inner import inner
 
 TOP_NGRAMS = (2, 3, 4)
 REPEATED_NGRAMS = (5, 6, 7, 8, 9, 10)
@@ -44,7 +45,7 @@ def _place(table: np.ndarray, mask: np.uint64, h: np.uint64) -> tuple[np.uint64,
         place = (place + np.uint64(1)) & mask
 
 
-@helper
+@inner
 def _most_of_one_unit(hashes: np.ndarray, ends: np.ndarray, n: int, loads: np.ndarray) -> int:
     """At least as many characters as all occurrences of one unit have, each with a space behind it.
 
@@ -57,7 +58,7 @@ def _most_of_one_unit(hashes: np.ndarray, ends: np.ndarray, n: int, loads: np.nd
     return loads.max()
 
 
-@helper
+@inner
 def _top(
     hashes: np.ndarray, ends: np.ndarray, n: int, size: int, table: np.ndarray, counts: np.ndarray, twice: np.ndarray
 ) -> int:
@@ -91,7 +92,7 @@ def _top(
     return best * (ends[best_first + size] - ends[best_first] + size - 1)
 
 
-@helper
+@inner
 def _repeated(
     hashes: np.ndarray, ends: np.ndarray, places: np.ndarray, num_places: int, size: int, table: np.ndarray
 ) -> int:
@@ -123,7 +124,7 @@ def _repeated(
     return characters
 
 
-@helper
+@inner
 def _table_size(num_keys: int) -> int:
     size = 16
     while size < 2 * num_keys:
@@ -131,7 +132,7 @@ def _table_size(num_keys: int) -> int:
     return size
 
 
-@helper
+@inner
 def measure_repetition(
     hashes: np.ndarray,
     ends: np.ndarray,
@@ -164,8 +165,8 @@ def measure_repetition(
             if size * most <= limit * characters:
                 continue
         shares[column] = _top(hashes, ends, n, size, table, counts, twice) / characters
-    num_places = reach = 0
-    candidates = 0
+    num_places = _int64(0)  # not a constant, for which `_repeated` would be compiled once more
+    candidates = reach = 0
     for w in range(n - TOP_NGRAMS[-1] + 1):
         if twice[w]:
             if num_places and places[num_places - 1] == w - 1:

@@ -26,7 +26,6 @@ from data.quality.byte_measures import (
     ascii_letters,
     continuation_bytes,
     first_bytes,
-    helper,
     inlined,
     load_block,
     mix,
@@ -45,8 +44,9 @@ from data.quality.characters import (
     class_at,
     decode,
 )
-from data.quality.marks import is_plain_end, keeps_stop, mark_end, marks_end, opens_word, parts_word
+from data.quality.marks import closed_mark, is_plain_end, keeps_stop, mark_end, marks_end, parts_word
 from data.quality.phrases import CITATION, CURLY_BRACKET, LONG_WORD, citation_end, phrase_flag, stop_word_bit
+from data.text.inner import inner
 
 (
     WORDS,
@@ -68,6 +68,11 @@ _MARK_HASH = np.uint64(0xA24BAED4963EE407)
 
 
 @inlined
+def _mark_hash(size: int, c: int) -> np.uint64:
+    return mix(_MARK_HASH, np.uint64(size) << np.uint64(32) | np.uint64(c))
+
+
+@inlined
 def _word_facts(values: np.ndarray, begin: int, end: int) -> tuple[np.uint64, int, bool, int]:
     """(hash, characters, whether it has an ASCII letter, bit of the stop word) of the word values[begin:end]."""
     h = np.uint64(end - begin)
@@ -82,7 +87,7 @@ def _word_facts(values: np.ndarray, begin: int, end: int) -> tuple[np.uint64, in
     return h, end - begin - continued, letters != _ZERO, stop_word
 
 
-@helper
+@inner
 def _count_marks(values: np.ndarray, i: int, stop: int, end: int, totals: np.ndarray) -> int:
     """Adds the hash marks and ellipses of a run of marks to `totals`; returns the flags of the line that it sets."""
     flags = dots = 0
@@ -102,7 +107,7 @@ def _count_marks(values: np.ndarray, i: int, stop: int, end: int, totals: np.nda
     return flags
 
 
-@helper
+@inner
 def _extensions_end(values: np.ndarray, i: int, end: int, classes: np.ndarray) -> int:
     """Where the accents that begin at i end."""
     while i < end and values[i] >= 128:
@@ -137,6 +142,7 @@ def scan_line(
     sentence_begins = True
     has_letter = address = False
     word = run = -1  # where the open word, and the run without white space, began
+    closed = -1  # a mark up to which none opens a word: a run of marks is looked through once
     base, mask = begin - MASK_BYTES, _ZERO  # the letters and digits from `base` on
     i = begin
     while i <= end:
@@ -179,7 +185,7 @@ def scan_line(
                     flags |= LONG_WORD
                 if mark != 32:
                     if n < room:
-                        hashes[n] = mix(_MARK_HASH + np.uint64(1), np.uint64(mark))
+                        hashes[n] = _mark_hash(1, mark)
                         ends[n + 1] = ends[n] + 1
                     n += 1
                     mark_characters += 1
@@ -268,13 +274,15 @@ def scan_line(
             i = stop
         while is_mark and i < stop:
             next_mark, kind, c, width = mark_end(values, i, stop, classes)
-            if followed and opens_word(values, i, stop, kind, c, width, classes, parted):
-                word = i
-                i = stop
-                break
+            if followed and i > closed:
+                closed = closed_mark(values, i, stop, kind, c, width, classes, parted)
+                if closed < 0:
+                    word = i
+                    i = stop
+                    break
             size = next_mark - i if c < 128 else 1
             if n < room:
-                hashes[n] = mix(_MARK_HASH + np.uint64(size), np.uint64(c))
+                hashes[n] = _mark_hash(size, c)
                 ends[n + 1] = ends[n] + size
             n += 1
             mark_characters += size

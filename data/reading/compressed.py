@@ -12,6 +12,7 @@ from typing import Any, BinaryIO, cast
 from data.errors import InputError
 
 CHUNK_BYTES = 64 << 10
+PIECE_BYTES = 4 << 10  # decompressed at a time: 4 bytes of Zstandard can stand for 128 KiB
 SUFFIXES = (".gz", ".zst")
 
 
@@ -39,7 +40,7 @@ class _ZstandardStream(io.RawIOBase):
 
     def readinto(self, target: Any) -> int:
         while not self._out:
-            data = self._left or self._raw.read(CHUNK_BYTES)
+            data = self._left or self._raw.read(PIECE_BYTES)
             self._left = b""
             if not data:
                 if self._begun or self._raw.tell() == 0:

@@ -67,7 +67,7 @@ def _is_utf8(content: bytes) -> bool:
     """Whether the bytes are UTF-8, or were but for a few of them. By chance hardly any other text is."""
     text = content.decode("utf-8", "replace")
     num_replaced = text.count("\ufffd")
-    return num_replaced == 0 or sum(character >= "\x80" for character in text) > 10 * num_replaced
+    return num_replaced == 0 or len(text) - len(text.encode("ascii", "ignore")) > 10 * num_replaced
 
 
 def _codec(name: str) -> str | None:

@@ -4,12 +4,11 @@ Every array is uint8 and reaches 8 bytes further than the text. A value that is 
 more, ends at -1.
 """
 
-import numba
 import numpy as np
 
 from data.reading.text_kernels import character_bytes
-from data.text.block_bytes import load8
-from data.text.unaligned import first_byte, zero_bytes
+from data.text.inner import inner
+from data.text.machine import first_byte, load8, zero_bytes
 
 ABSENT, STRING, ESCAPED_STRING, WHOLE_NUMBER, OTHER_VALUE = 0, 1, 2, 3, 4
 MAX_DEPTH = 60
@@ -19,16 +18,17 @@ _QUOTES = np.uint64(0x2222222222222222)
 _BACKSLASHES = np.uint64(0x5C5C5C5C5C5C5C5C)
 _SPACES = np.uint64(0x2020202020202020)
 _HIGH_BITS = np.uint64(0x8080808080808080)
+_TRUE, _NULL, _ALSE = np.uint64(0x65757274), np.uint64(0x6C6C756E), np.uint64(0x65736C61)  # false without its f
 
 
-@numba.njit(nogil=True, cache=True)
+@inner
 def skip_space(values: np.ndarray, i: int, end: int) -> int:
     while i < end and (values[i] == 32 or values[i] == 10 or values[i] == 13 or values[i] == 9):
         i += 1
     return i
 
 
-@numba.njit(nogil=True, cache=True)
+@inner
 def skip_string(values: np.ndarray, i: int, end: int) -> tuple[int, bool]:
     """(place behind the quote that closes a string, whether it holds a backslash). i: behind its first quote."""
     escaped = False
@@ -60,7 +60,7 @@ def skip_string(values: np.ndarray, i: int, end: int) -> tuple[int, bool]:
     return -1, escaped
 
 
-@numba.njit(nogil=True, cache=True)
+@inner
 def _escape_bytes(values: np.ndarray, i: int, end: int) -> int:
     """The length of the escape at a backslash, or 0 if JSON knows no such."""
     if i + 1 >= end:
@@ -77,7 +77,7 @@ def _escape_bytes(values: np.ndarray, i: int, end: int) -> int:
     return 2 if known else 0
 
 
-@numba.njit(nogil=True, cache=True)
+@inner
 def hex_digit(c: int) -> int:
     """0 to 15, or -1."""
     if 0x30 <= c <= 0x39:
@@ -86,7 +86,7 @@ def hex_digit(c: int) -> int:
     return lower - 0x57 if 0x61 <= lower <= 0x66 else -1
 
 
-@numba.njit(nogil=True, cache=True)
+@inner
 def _skip_scalar(values: np.ndarray, i: int, end: int) -> tuple[int, int]:
     """(place behind a value that is neither an object nor an array, its kind); the place is -1 if there is none."""
     c = values[i]
@@ -94,29 +94,29 @@ def _skip_scalar(values: np.ndarray, i: int, end: int) -> tuple[int, int]:
         i, escaped = skip_string(values, i + 1, end)
         return i, ESCAPED_STRING if escaped else STRING
     if c == 0x74:
-        return _skip_literal(values, i, end, 0x65757274, 4), OTHER_VALUE  # true
+        return _skip_word(values, i, end, _TRUE), OTHER_VALUE
     if c == 0x6E:
-        return _skip_literal(values, i, end, 0x6C6C756E, 4), OTHER_VALUE  # null
+        return _skip_word(values, i, end, _NULL), OTHER_VALUE
     if c == 0x66:
-        return _skip_literal(values, i + 1, end, 0x65736C61, 4), OTHER_VALUE  # f, alse
+        return _skip_word(values, i + 1, end, _ALSE), OTHER_VALUE
     return _skip_number(values, i, end)
 
 
-@numba.njit(nogil=True, cache=True)
-def _skip_literal(values: np.ndarray, i: int, end: int, letters: int, length: int) -> int:
-    if i + length > end or load8(values, i) & np.uint64(0xFFFFFFFF) != np.uint64(letters):
+@inner
+def _skip_word(values: np.ndarray, i: int, end: int, letters: np.uint64) -> int:
+    if i + 4 > end or load8(values, i) & np.uint64(0xFFFFFFFF) != letters:
         return -1
-    return i + length
+    return i + 4
 
 
-@numba.njit(nogil=True, cache=True)
+@inner
 def _skip_digits(values: np.ndarray, i: int, end: int) -> int:
     while i < end and 0x30 <= values[i] <= 0x39:
         i += 1
     return i
 
 
-@numba.njit(nogil=True, cache=True)
+@inner
 def _skip_number(values: np.ndarray, i: int, end: int) -> tuple[int, int]:
     begin = i
     if values[i] == 0x2D:
@@ -141,7 +141,7 @@ def _skip_number(values: np.ndarray, i: int, end: int) -> tuple[int, int]:
     return i, kind
 
 
-@numba.njit(nogil=True, cache=True)
+@inner
 def skip_value(values: np.ndarray, i: int, end: int) -> tuple[int, int]:
     """(place behind the value that begins at i, its kind); the place is -1 if it is not valid or nested too deep."""
     if i >= end:
@@ -188,7 +188,7 @@ def skip_value(values: np.ndarray, i: int, end: int) -> tuple[int, int]:
             return -1, ABSENT
 
 
-@numba.njit(nogil=True, cache=True)
+@inner
 def _skip_name(values: np.ndarray, i: int, end: int) -> int:
     """The place of the value behind a name and its colon, or -1."""
     if i >= end or values[i] != 0x22:

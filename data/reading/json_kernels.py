@@ -11,8 +11,8 @@ import numpy as np
 from data.reading.json_grammar import ABSENT, ESCAPED_STRING, STRING, WHOLE_NUMBER, skip_space, skip_string, skip_value
 from data.reading.json_strings import unescape
 from data.reading.text_kernels import is_blank
-from data.text.block_bytes import load8
-from data.text.unaligned import first_byte, zero_bytes
+from data.text.inner import inner
+from data.text.machine import first_byte, load8, zero_bytes
 
 PLAIN, EMPTY_LINE, UNUSUAL = 0, 1, 2
 PADDING = 8
@@ -66,7 +66,7 @@ def parse_lines(
     n = 0
     out_ends[:, 0] = 0
     spans = np.zeros((3, 3), np.int64)  # of each field: kind, begin, end
-    begin = 0
+    begin = np.int64(0)  # of one type with the others: for a 0 as such all would be compiled once more
     for line in range(len(ends)):
         end = ends[line]
         status[line] = UNUSUAL
@@ -105,7 +105,7 @@ def depth(values: np.ndarray) -> int:
     return most
 
 
-@numba.njit(nogil=True, cache=True)
+@inner
 def _is_empty(values: np.ndarray, begin: int, end: int) -> bool:
     """Whether nothing is left of a line that Python's bytes.strip is applied to."""
     i = begin
@@ -114,7 +114,7 @@ def _is_empty(values: np.ndarray, begin: int, end: int) -> bool:
     return i == end
 
 
-@numba.njit(nogil=True, cache=True)
+@inner
 def _read_object(
     values: np.ndarray, i: int, end: int, names: np.ndarray, name_ends: np.ndarray, spans: np.ndarray
 ) -> bool:
@@ -161,7 +161,7 @@ def _read_object(
         i = skip_space(values, i + 1, end)
 
 
-@numba.njit(nogil=True, cache=True)
+@inner
 def _is_name(values: np.ndarray, begin: int, end: int, names: np.ndarray, name_ends: np.ndarray, field: int) -> bool:
     first = name_ends[field - 1] if field else 0
     length = name_ends[field] - first
@@ -173,7 +173,7 @@ def _is_name(values: np.ndarray, begin: int, end: int, names: np.ndarray, name_e
     return k == length
 
 
-@numba.njit(nogil=True, cache=True)
+@inner
 def _copy_field(values: np.ndarray, span: np.ndarray, out: np.ndarray, at: int) -> int:
     """The place behind the field's value in `out`, where it stands from `at` on; `at` if it names nothing, -1 if it is
     not fit to be plain."""

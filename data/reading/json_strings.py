@@ -1,16 +1,15 @@
 """The characters that a JSON string stands for."""
 
-import numba
 import numpy as np
 
 from data.reading.json_grammar import hex_digit
-from data.text.block_bytes import load8
-from data.text.unaligned import first_byte, store8, zero_bytes
+from data.text.inner import inner
+from data.text.machine import first_byte, load8, store8, zero_bytes
 
 _BACKSLASHES = np.uint64(0x5C5C5C5C5C5C5C5C)
 
 
-@numba.njit(nogil=True, cache=True)
+@inner
 def unescape(values: np.ndarray, i: int, end: int, out: np.ndarray, at: int) -> int:
     """Like `_copy_field`, of a valid string. Writes up to PADDING bytes more than it says."""
     while i < end:
@@ -46,7 +45,7 @@ def unescape(values: np.ndarray, i: int, end: int, out: np.ndarray, at: int) -> 
     return at
 
 
-@numba.njit(nogil=True, cache=True)
+@inner
 def _plain_escape(c: int) -> int:
     if c == 0x62:
         return 8
@@ -59,7 +58,7 @@ def _plain_escape(c: int) -> int:
     return 9 if c == 0x74 else c
 
 
-@numba.njit(nogil=True, cache=True)
+@inner
 def _four_hex(values: np.ndarray, i: int) -> int:
     number = 0
     for k in range(i, i + 4):
@@ -67,7 +66,7 @@ def _four_hex(values: np.ndarray, i: int) -> int:
     return number
 
 
-@numba.njit(nogil=True, cache=True)
+@inner
 def _write_character(out: np.ndarray, at: int, point: int) -> int:
     if point < 0x80:
         out[at] = point

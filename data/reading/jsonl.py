@@ -96,7 +96,9 @@ def _blocks(stream: BinaryIO, num_bytes: int | None) -> Iterator[tuple[np.ndarra
     left = num_bytes
     while True:
         if len(buffer) < held + BLOCK_BYTES + PADDING:
-            buffer = buffer + bytes(len(buffer) + BLOCK_BYTES)
+            buffer, short = bytearray(2 * len(buffer) + BLOCK_BYTES), buffer
+            buffer[:held] = memoryview(short)[:held]
+            del short
         wanted = BLOCK_BYTES if left is None else min(BLOCK_BYTES, left)
         count = cast(io.BufferedIOBase, stream).readinto(memoryview(buffer)[held : held + wanted])
         if not count:
@@ -133,6 +135,7 @@ def _parse(
 
     if line == 1 and values[: len(BYTE_ORDER_MARK)].tobytes() == BYTE_ORDER_MARK:
         values, num_bytes = values[len(BYTE_ORDER_MARK) :], num_bytes - len(BYTE_ORDER_MARK)
+    values.flags.writeable = False  # as all text that kernels read: they are compiled for one type
     num_newlines = count_newlines(values[:num_bytes])
     ends = np.full(num_newlines + (num_bytes > 0 and values[num_bytes - 1] != 10), num_bytes)
     line_ends(values, num_bytes, ends[:num_newlines])

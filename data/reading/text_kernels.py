@@ -3,8 +3,8 @@
 import numba
 import numpy as np
 
-from data.text.block_bytes import load8
-from data.text.unaligned import zero_bytes
+from data.text.inner import inner
+from data.text.machine import load8, zero_bytes
 
 FINE, NOT_UTF8, HOLDS_NUL, BLANK = 0, 1, 2, 4
 
@@ -15,7 +15,7 @@ _PRIME_3 = np.uint64(0x165667B19E3779F9)
 _SEED_2 = np.uint64(0xD6E8FEB86659FD93)
 
 
-@numba.njit(nogil=True, cache=True)
+@inner
 def character_bytes(values: np.ndarray, i: int, end: int) -> int:
     """The length of the character at values[i], or 0 if there is no valid UTF-8 there (RFC 3629: no surrogates, no
     longer form than needed, nothing above U+10FFFF)."""
@@ -43,7 +43,7 @@ def character_bytes(values: np.ndarray, i: int, end: int) -> int:
     return length
 
 
-@numba.njit(nogil=True, cache=True)
+@inner
 def scan(values: np.ndarray, begin: int, end: int) -> int:
     """FINE or NOT_UTF8, with HOLDS_NUL if there is a zero byte."""
     found = FINE
@@ -65,7 +65,7 @@ def scan(values: np.ndarray, begin: int, end: int) -> int:
     return found
 
 
-@numba.njit(nogil=True, cache=True)
+@inner
 def is_blank(values: np.ndarray, begin: int, end: int) -> bool:
     """Whether valid UTF-8 holds nothing but what Python's str.isspace calls white space."""
     i = begin

@@ -144,7 +144,12 @@ def _page(
     group = _host(url) if fields.group == "host" else url
     if fields.id == "url":
         place = Place(url, place.domain, place.source)
-    return admit_page(_decoded(content, headers), record.http_charset, place, group=group, repairs=repairs)
+    page = _decoded(content, headers)
+    if len(page) > MOST_PAGE_BYTES:
+        return Rejected(
+            place.id, place.domain, place.source, TOO_LONG, f"more than {MOST_PAGE_BYTES} bytes decoded", len(content)
+        )
+    return admit_page(page, record.http_charset, place, group=group, repairs=repairs)
 
 
 def _host(url: str) -> str:
@@ -155,8 +160,8 @@ def _host(url: str) -> str:
 
 
 def _decoded(content: bytes, headers: Any) -> bytes:
-    """The body without its transfer and content encoding; as it is where it is not encoded as its header says, since
-    many archives store it decoded."""
+    """The body without its transfer and content encoding, cut behind MOST_PAGE_BYTES and one more; as it is where
+    it is not encoded as its header says, since many archives store it decoded."""
     from fastwarc.stream_io import BrotliReader, ChunkedReader, GzipReader
 
     for header, name, reader in (
@@ -167,7 +172,7 @@ def _decoded(content: bytes, headers: Any) -> bytes:
     ):
         if name in (headers.get(header) or "").lower():
             try:
-                content = reader(io.BytesIO(content)).read(MOST_PAGE_BYTES)
+                content = reader(io.BytesIO(content)).read(MOST_PAGE_BYTES + 1)
             except OSError:
                 continue
     return content
@@ -180,16 +185,13 @@ def _next_start(file: BinaryIO, position: int, size: int) -> int:
     start = GZIP_START if compressed else PLAIN_START
     while position < size:
         file.seek(position)
-        block = file.read(SEARCH_BYTES + len(start) - 1)
-        found = block.find(start)
-        if found < 0:
-            position += SEARCH_BYTES
-            continue
-        position += found
-        file.seek(position)
-        if not compressed or _begins_record(file.read(HEAD_BYTES)):
-            return position
-        position += 1
+        block = file.read(SEARCH_BYTES + HEAD_BYTES)
+        found = block.find(start, 0, SEARCH_BYTES + len(start) - 1)
+        while found >= 0:
+            if not compressed or _begins_record(block[found : found + HEAD_BYTES]):
+                return position + found
+            found = block.find(start, found + 1, SEARCH_BYTES + len(start) - 1)
+        position += SEARCH_BYTES
     return size
 
 

@@ -16,15 +16,33 @@ NO_TEXT = "no text"
 NOT_PARSED = "page cannot be parsed"
 UNDECODABLE = "undecodable bytes replaced by U+FFFD"
 
-# The parser's time grows with the square of these. Patterns are bounded, so that none searches a page again and again.
+# The parser's time grows with the square of these. No pattern gives back what it took, so none searches a page again
+# and again.
 MOST_DEPTH = 2000
 MOST_ATTRIBUTES = 2000
-LONG_TAG = re.compile(r"<[a-zA-Z][^>]{20000,}")
-BEFORE_THE_CONTENT = re.compile(r"<body\b[^>]{0,2000}>|</head\s{0,20}>(?!\s{0,200}<body)", re.IGNORECASE)
+START_TAG = re.compile(r"""<[a-zA-Z][^>=]*+(?:=\s*+(?:"[^"]*+"|'[^']*+')?+[^>=]*+)*+""")
+ATTRIBUTE = re.compile(r"""[^\s/=]++(?:\s*+=\s*+(?:"[^"]*+"|'[^']*+'|[^\s"']\S*+)?+)?+""")
+LEAST_ATTRIBUTE_CHARACTERS = 2  # with what stands between two
+BEFORE_THE_CONTENT = re.compile(r"<body\b[^<>]{0,2000}+>|</head\s{0,20}+>(?!\s{0,200}+<body)", re.IGNORECASE)
 DEEPER = "<div><div><div>"  # the extraction takes a list near the root for a menu
-QUOTED = re.compile(r"\"[^\"]*\"|'[^']*'")
 TAG = re.compile(r"<(/?)([a-zA-Z][a-zA-Z0-9-]*)")
 NOT_NESTED = {"area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "source", "track", "wbr"}
+SHAPES = {
+    "a",
+    "circle",
+    "defs",
+    "ellipse",
+    "g",
+    "image",
+    "line",
+    "lineargradient",
+    "marker",
+    "path",
+    "polygon",
+    "polyline",
+}
+SHAPES |= {"radialgradient", "rect", "stop", "svg", "symbol", "text", "title", "tspan", "use"}
+MOST_TAG_CHARACTERS = 20_000
 CLOSED_BY_THE_NEXT = {"p", "li", "dt", "dd", "tr", "td", "th", "thead", "tbody", "option"}
 
 
@@ -72,15 +90,31 @@ def page_text(html: str) -> str:
 
 def _hard_to_parse(html: str) -> str:
     """What of a page would keep the parser busy for minutes, or nothing."""
-    if html.count("<") > MOST_DEPTH:
-        open_tags = deepest = 0
-        for tag in TAG.finditer(html):
-            if tag[2].lower() not in NOT_NESTED | CLOSED_BY_THE_NEXT:
-                open_tags = max(0, open_tags + (-1 if tag[1] else 1))
-                deepest = max(deepest, open_tags)
-        if deepest > MOST_DEPTH:
-            return f"nested more than {MOST_DEPTH} deep"
-    for long_tag in LONG_TAG.finditer(html):
-        if len(QUOTED.sub("x", long_tag[0]).split()) > MOST_ATTRIBUTES:
+    if html.count("<") > MOST_DEPTH and _deepest(html) > MOST_DEPTH:
+        return f"nested more than {MOST_DEPTH} deep"
+    for tag in START_TAG.finditer(html):
+        if tag.end() - tag.start() <= LEAST_ATTRIBUTE_CHARACTERS * MOST_ATTRIBUTES:
+            continue
+        if sum(1 for _ in ATTRIBUTE.finditer(tag[0])) > MOST_ATTRIBUTES:
             return f"more than {MOST_ATTRIBUTES} attributes in a tag"
     return ""
+
+
+def _deepest(html: str) -> int:
+    """How many elements stand in one another at most; too many where end tags are left out. A shape of a drawing may
+    close itself by "/>", which means nothing elsewhere; whatever is no shape ends the drawing, as in the parser."""
+    open_tags = deepest = 0
+    in_drawing = False
+    for tag in TAG.finditer(html):
+        closes, name = bool(tag[1]), tag[2].lower()
+        in_drawing = not closes if name == "svg" else in_drawing and name in SHAPES
+        if name in NOT_NESTED | CLOSED_BY_THE_NEXT or in_drawing and not closes and _closes_itself(html, tag.end()):
+            continue
+        open_tags = max(0, open_tags + (-1 if closes else 1))
+        deepest = max(deepest, open_tags)
+    return deepest
+
+
+def _closes_itself(html: str, behind_name: int) -> bool:
+    end = html.find(">", behind_name, behind_name + MOST_TAG_CHARACTERS)
+    return end > 0 and html[end - 1] == "/"

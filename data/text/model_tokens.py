@@ -11,6 +11,8 @@ rare sign may count as a letter, which does no harm.
 import numba
 import numpy as np
 
+from data.text.inner import inner
+
 SPACE, WORD, ALONE, LOOK = 0, 1, 2, 3
 
 _START = np.uint64(0xCBF29CE484222325)
@@ -45,7 +47,7 @@ _FOLDED = _folded()
 _INSIDE = np.where(_KINDS == WORD, _FOLDED, 0).astype(np.uint8)  # so that a byte of a word is looked up once
 
 
-@numba.njit(nogil=True, cache=True)
+@inner
 def _kind_by_two(first: int, second: int) -> int:
     """SPACE, WORD or ALONE: the character with these first bytes, of which LOOK is said."""
     if first == 0xC2:  # U+0080 to U+00BF: controls, the space that does not break, marks

@@ -21,8 +21,8 @@ def text_hashes(texts: pa.LargeStringArray) -> np.ndarray:
 
 
 def sample(batches: Iterable[pa.LargeStringArray], most_bytes: int) -> pa.LargeStringArray:
-    """All texts, in their order; of more than most_bytes those with the smallest hashes, so many as fit. No more than
-    three times most_bytes and a batch are held at a time."""
+    """All texts, in their order; of more than most_bytes those with the smallest hashes, so many as fit. At most
+    five times most_bytes and two batches are in memory at a time."""
     kept: list[pa.LargeStringArray] = []
     hashes: list[np.ndarray] = []
     size = 0

@@ -12,16 +12,10 @@ most eight bytes is one number. Words and n-grams are known by 64-bit hashes fro
 import numba
 import numpy as np
 
-from data.text.block_bytes import (
-    BLOCK_BYTES,
-    folded_product,
-    letter_leads,
-    load8,
-    lower_case,
-    trailing_zeros,
-    word_masks,
-)
+from data.text.block_bytes import BLOCK_BYTES, letter_leads, word_masks
 from data.text.characters import MARK, SEPARATOR, SINGLE, character_class, decode
+from data.text.inner import inner
+from data.text.machine import folded_product, load8, lower_case, trailing_zeros
 
 _ONE, _TWO, _THREE = np.uint64(1), np.uint64(2), np.uint64(3)
 _62, _63 = np.uint64(62), np.uint64(63)
@@ -31,7 +25,7 @@ _BASE = np.uint64(0xD6E8FEB86659FD93)
 _LOW_BYTES = np.array([(1 << 8 * length) - 1 for length in range(9)], np.uint64)
 
 
-@numba.njit(nogil=True, cache=True)
+@inner
 def _last_bytes(values: np.ndarray, i: int) -> np.uint64:
     """values[i:] as a number, of fewer than eight bytes."""
     chunk = np.uint64(0)
@@ -40,7 +34,7 @@ def _last_bytes(values: np.ndarray, i: int) -> np.uint64:
     return chunk
 
 
-@numba.njit(nogil=True, cache=True)
+@inner
 def _last_masks(values: np.ndarray, i: int) -> tuple[np.uint64, np.uint64]:
     """`word_masks` of values[i:], of fewer than 64 bytes."""
     word, high = np.uint64(0), np.uint64(0)
@@ -53,7 +47,7 @@ def _last_masks(values: np.ndarray, i: int) -> tuple[np.uint64, np.uint64]:
     return word, high
 
 
-@numba.njit(nogil=True, cache=True)
+@inner
 def _rare_hash(values: np.ndarray, start: int, end: int) -> np.uint64:
     """Of a word of more than eight bytes, or of one at the end of the buffer; not yet mixed."""
     h, is_long = np.uint64(end - start), end - start > 8
@@ -65,7 +59,7 @@ def _rare_hash(values: np.ndarray, start: int, end: int) -> np.uint64:
     return folded_product(h ^ last, _LONG_KEY) if is_long else last
 
 
-@numba.njit(nogil=True, cache=True)
+@inner
 def _add_characters(
     values: np.ndarray, i: int, end: int, word: np.uint64, edges: np.uint64, high: np.uint64
 ) -> tuple[np.uint64, np.uint64, np.uint64, np.uint64, np.uint64]:
@@ -177,13 +171,3 @@ def longest(offsets: np.ndarray) -> int:
     for d in range(len(offsets) - 1):
         most = max(most, offsets[d + 1] - offsets[d])
     return most
-
-
-def hash_texts(texts: list[bytes], n: int) -> list[np.ndarray]:
-    """The distinct n-gram hashes of each text, sorted: uint64."""
-    found = []
-    for text in texts:
-        out = np.empty(len(text) // 2 + 1, np.uint64)
-        _, num_grams = ngram_hashes(np.frombuffer(text, np.uint8), 0, len(text), n, out)
-        found.append(np.unique(out[:num_grams]))
-    return found

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from stages.curate.artifact import HELDOUT, TRAIN
-from stages.curate.tables import ACCOUNTING, COMPRESSION, TALLY
+from stages.curate.tables import ACCOUNTING, COMPRESSION, TALLY, few_at_a_time
 
 READ = "read"
 DROPPED, EDITED = "dropped: ", "edited: "
@@ -82,7 +82,7 @@ class Accounts:
     """The tally of a whole run."""
 
     def __init__(self, tables: Iterable[pa.Table]) -> None:
-        self.table = summed(tables)
+        self.table = summed(summed(some) for some in few_at_a_time(tables))
 
     def assert_conservation(self) -> None:
         """read = train + heldout + dropped + edited for each source and domain."""
@@ -175,13 +175,18 @@ class Counts:
         return found
 
     def biggest_reason(self) -> str:
-        """How many were dropped and what took most of them, for a message."""
-        reasons = self.dropped()
-        if not reasons:
-            return "none dropped"
-        reason = min(reasons, key=lambda name: (-reasons[name]["documents"], name))
-        total = sum(entry["documents"] for entry in reasons.values())
-        return f"{total} dropped, {reasons[reason]['documents']} of them as {reason!r}"
+        """How many were dropped and what took most of them, and which edit took more bytes than all that, for a
+        message."""
+        reasons, edits = self.dropped(), self.edited()
+        told = "none dropped"
+        if reasons:
+            reason = min(reasons, key=lambda name: (-reasons[name]["documents"], name))
+            total = sum(entry["documents"] for entry in reasons.values())
+            told = f"{total} dropped, {reasons[reason]['documents']} of them as {reason!r}"
+        what = max(edits, key=lambda name: (edits[name], name), default="")
+        if edits.get(what, 0) > sum(entry["bytes"] for entry in reasons.values()):
+            told += f", and {edits[what]} bytes edited away as {what!r}"
+        return told
 
 
 def domain_facts(counts: Counts) -> dict[str, Any]:

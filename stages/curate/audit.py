@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from stages.curate.tables import COMPRESSION, DROPPED, SAMPLES
+from stages.curate.tables import COMPRESSION, DROPPED, SAMPLES, few_at_a_time
 
 NUM_SAMPLES = 20
 EXCERPT_CHARACTERS = 300
@@ -62,7 +62,7 @@ def dropped_table(
             language,
             reason,
             detail,
-            pa.array(score, pa.float64()),
+            pa.array(score, pa.float64(), from_pandas=True),  # NaN: nothing was measured
             pa.nulls(n, pa.string()) if survivor is None else survivor,
             pa.array(num_bytes, pa.int64()),
         ],
@@ -80,6 +80,9 @@ def write_dropped(tables: Iterable[pa.Table], path: Path) -> None:
 
 def write_samples(tables: Iterable[pa.Table], path: Path) -> None:
     """samples.parquet, by reason."""
-    every = pa.concat_tables([SAMPLES.empty_table(), *tables])
-    rows = chosen_rows(every.column("reason").to_pylist(), every.column("id").to_pylist())
-    pq.write_table(every.take(pa.array(rows, pa.int64())), path, compression=COMPRESSION)
+    found = SAMPLES.empty_table()
+    for some in few_at_a_time(tables):
+        every = pa.concat_tables([found, *some])
+        rows = chosen_rows(every.column("reason").to_pylist(), every.column("id").to_pylist())
+        found = every.take(pa.array(rows, pa.int64()))
+    pq.write_table(found, path, compression=COMPRESSION)

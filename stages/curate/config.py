@@ -26,7 +26,7 @@ class CurateConfig(StageConfig):
     """What to read and what to keep of it."""
 
     sources: tuple[Source, ...] = Field(
-        (Source(kind=Kind.PYTHON_ENVIRONMENT),), min_length=1, description="Where the text comes from"
+        (Source(kind=Kind.PYTHON_ENVIRONMENT),), description="Where the text comes from, at least one"
     )
     heldout_fraction: float = Field(
         0.05,
@@ -37,7 +37,9 @@ class CurateConfig(StageConfig):
     heldout_max_bytes: int = Field(1_000_000, ge=1, description="Held-out text of a domain at most")
     heldout_seed: int = Field(0, ge=-(2**63), lt=2**63, description="Draws the held-out groups")
     identify_languages: bool = Field(
-        True, description="Find out each document's language; without it rules for one language alone do not apply"
+        True,
+        description="Find out each document's language; without it, text whose letters are mostly ASCII is judged as "
+        "English, and other text by the rules for all languages",
     )
     languages: tuple[str, ...] = Field(
         (), description="Languages to keep, as en, zh or unknown (ISO codes); empty: all of them"
@@ -111,6 +113,13 @@ class CurateConfig(StageConfig):
     executor: Literal["threads", "ray"] = runtime("threads", description="Where shards are worked on")
     ray_address: str = runtime("", description="Address of a Ray cluster; empty: one of this machine's own")
 
+    @field_validator("sources")
+    @classmethod
+    def _something_is_read(cls, sources: tuple[Source, ...]) -> tuple[Source, ...]:
+        if not sources:
+            raise ValueError("sources is empty; name at least one source")
+        return sources
+
     @field_validator("languages")
     @classmethod
     def _languages_are_codes(cls, languages: tuple[str, ...]) -> tuple[str, ...]:
@@ -118,7 +127,7 @@ class CurateConfig(StageConfig):
 
         for language in languages:
             if language != "unknown" and not re.fullmatch(LANGUAGE, language):
-                raise ValueError(f"languages: {language!r} is no code; write it as en, zh or ceb, or unknown")
+                raise ValueError(f"{language!r} is no code; write it as en, zh or ceb, or unknown")
         return languages
 
     @model_validator(mode="after")

@@ -123,11 +123,12 @@ class Directory:
     def renamed(self, names: pa.StringArray, places: np.ndarray) -> pa.StringArray:
         """The ids of documents whose shards have `names` for them. places: int64[k]."""
         _, _, rows, new = self._open()
-        changed = np.isin(places, rows)
+        at = np.searchsorted(rows, places)
+        changed = at < len(rows)
+        changed[changed] = rows[at[changed]] == places[changed]
         if not changed.any():
             return names
-        at = np.searchsorted(rows, places[changed])
-        return pc.replace_with_mask(names, pa.array(changed), new.take(pa.array(at)))
+        return pc.replace_with_mask(names, pa.array(changed), new.take(pa.array(at[changed])))
 
     def _open(self) -> tuple[list[str], np.ndarray, np.ndarray, pa.StringArray]:
         return _opened(self.folder, (self.folder / "renamed.arrow").stat().st_mtime_ns)
@@ -188,9 +189,9 @@ def _numbered(rows: np.ndarray, names: Sequence[str], taken: np.ndarray) -> dict
 def _ids_at(corpus: Corpus, rows: np.ndarray) -> list[str]:
     """The ids of rows (ascending) as their shards have them."""
     found: list[str] = []
+    ends = np.searchsorted(rows, corpus.first)
     for number, shard in enumerate(corpus.shards):
-        chosen = corpus.rows_of(number)
-        mine = rows[(rows >= chosen.start) & (rows < chosen.stop)] - chosen.start
+        mine = rows[ends[number] : ends[number + 1]] - corpus.first[number]
         if len(mine):
             found += ids_of(shard.texts_path).take(pa.array(mine)).to_pylist()
     return found

@@ -1,7 +1,8 @@
 """What a run may lose: an empty domain and a source or language that is all but gone end it, with the reason that took
 most; a domain that loses much is warned of.
 
-What the recipe asks for is no loss: text in languages that it does not want, and documents of known corpora.
+What the recipe asks for is no loss: text in languages that it does not want, and documents of known corpora. Shares are
+of the rest. What edits take away is lost as what is dropped is.
 """
 
 from collections.abc import Sequence
@@ -39,7 +40,9 @@ def require_text(accounts: Accounts) -> None:
         total = Counts()
         for counts in domains.values():
             total.include(counts)
-        raise InputError(f"the corpus is empty: {_told(total)}; check the sources' fields")
+        raise InputError(
+            f"the corpus is empty: {_told(total)}; correct kind and fields of the sources, or loosen what dropped it"
+        )
     for domain, documents in left.items():
         if not documents:
             raise InputError(_nothing_left(domain, domains[domain], "text"))
@@ -50,7 +53,8 @@ def require_both_sides(accounts: Accounts) -> None:
     for domain, counts in accounts.by("domain").items():
         for side, name in ((TRAIN, "training text"), (HELDOUT, "held-out text")):
             if not counts.of(side)[0]:
-                raise InputError(_nothing_left(domain, counts, name))
+                more = "" if side == TRAIN else "; a larger curate.heldout_fraction sets more of it apart"
+                raise InputError(_nothing_left(domain, counts, name) + more)
 
 
 def require_small(accounts: Accounts, config: CurateConfig) -> None:
@@ -59,7 +63,7 @@ def require_small(accounts: Accounts, config: CurateConfig) -> None:
     groups += [(f"language {name!r}", counts) for name, counts in accounts.by("language").items() if name]
     for name, counts in groups:
         share = lost_share(counts)
-        if share > config.most_lost_share and counts.of(READ)[0] >= config.lost_share_documents:
+        if share > config.most_lost_share and _wanted(counts)[0] >= config.lost_share_documents:
             raise InputError(
                 f"{name} lost {share:.1%} of its bytes: {counts.biggest_reason()}; loosen what dropped it, or raise "
                 f"curate.most_lost_share ({config.most_lost_share:g}) if this is right"
@@ -78,9 +82,17 @@ def warn(accounts: Accounts, config: CurateConfig, journal: Journal) -> None:
 
 
 def lost_share(counts: Counts) -> float:
-    """The share of the bytes read that was lost."""
+    """The share of the bytes read and wanted that was lost."""
     lost = sum(entry["bytes"] for reason, entry in counts.dropped().items() if is_loss(reason))
-    return lost / max(1, counts.of(READ)[1])
+    lost += sum(num_bytes for num_bytes in counts.edited().values() if num_bytes > 0)  # placeholders may add some
+    return lost / max(1, _wanted(counts)[1])
+
+
+def _wanted(counts: Counts) -> tuple[int, int]:
+    """Documents and bytes that the recipe means to keep."""
+    documents, num_bytes = counts.of(READ)
+    others = [entry for reason, entry in counts.dropped().items() if not is_loss(reason)]
+    return documents - sum(e["documents"] for e in others), num_bytes - sum(e["bytes"] for e in others)
 
 
 def _nothing_left(domain: str, counts: Counts, what: str) -> str:

@@ -21,6 +21,7 @@ from stages.curate.work import read_arrow, whole_file, whole_folder, write_arrow
 HELDOUT_TEXT, SUITE_TEXT = "overlap with held-out text", "overlap with suite items"
 HOLDS_HELDOUT, HOLDS_ITEM = "holds a held-out text", "holds a suite item"
 HELDOUT_TASK = "held-out text"
+TEMPLATE_TEXTS = 2  # what more held-out texts than this share is a template, such as a site's navigation
 
 FOUND = pa.schema(
     [
@@ -48,7 +49,9 @@ def find_overlaps(
     and the facts. known_files: held-out text of known corpora."""
     settings = {"ngram_words": config.overlap_ngram_words, "short_words": config.overlap_short_words}
     judged = {
-        "heldout": JudgedText(_heldout_items(corpus, directory, known_files), **settings),
+        "heldout": JudgedText(
+            _heldout_items(corpus, directory, known_files), **settings, template_texts=TEMPLATE_TEXTS
+        ),
         "items": JudgedText(items, **settings),
     }
     for name, text in judged.items():

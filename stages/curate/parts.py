@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from data.errors import InputError
 from data.reading.compressed import is_compressed
 from data.reading.documents import Document, Rejected
 from data.reading.jsonl import read_jsonl
@@ -71,12 +72,14 @@ class ReadBatch:
 
 
 def plan_parts(sources: tuple[Source, ...]) -> tuple[Part, ...]:
-    """The parts of all sources, in the order of a sequential read. Raises InputError for a path that names nothing and
-    for a Parquet file that cannot be read."""
+    """The parts of all sources, in the order of a sequential read. Raises InputError for a path that names nothing,
+    for a file whose name is not UTF-8 and for a Parquet file that cannot be read."""
     parts: list[Part] = []
     folder = Path.cwd()
     for source_number, source in enumerate(sources):
-        spans = [span for path in expand(source.path) for span in _spans(source.kind, path)] if source.path else []
+        paths = expand(source.path) if source.path else []
+        _require_names(paths)
+        spans = [span for path in paths for span in _spans(source.kind, path)]
         groups = _together(spans) if source.max_bytes is None and spans else [spans]
         for group in groups:
             part = Part(
@@ -84,6 +87,15 @@ def plan_parts(sources: tuple[Source, ...]) -> tuple[Part, ...]:
             )
             parts.append(part)
     return tuple(parts)
+
+
+def _require_names(paths: Iterable[Path]) -> None:
+    """A document is named after its file, and names are Unicode."""
+    for path in paths:
+        try:
+            str(path).encode()
+        except UnicodeEncodeError:
+            raise InputError(f"{str(path)!r}: the file's name is not UTF-8; rename it") from None
 
 
 def _spans(kind: Kind, path: Path) -> Iterator[Span]:

@@ -77,7 +77,7 @@ class Curation:
             self.journal.progress("read", told, len(parts), unit="parts", text=shards)
 
         tell(0)
-        with watched(folder, lambda shards: tell(shards=f"{shards} shards")):
+        with watched(folder, lambda shards: tell(shards=f"({shards} shards)")):
             found = self.executor.map(ReadAndJudge(config=self.config, folder=folder), parts, done=tell)
         self.read_shards = tuple(shard for shards in found for shard in shards)
         self.records = [shard.folder for shard in self.read_shards]
@@ -166,8 +166,9 @@ class Curation:
 
     def _line_up(self, shards: Sequence[Shard]) -> None:
         """Number the documents, and give each a name of its own. Raises InputError if too much was lost so far."""
-        losses.require_text(self.accounts())
-        losses.require_small(self.accounts(), self.config)
+        accounts = self.accounts()
+        losses.require_text(accounts)
+        losses.require_small(accounts, self.config)
         known_shards = known.known_shards(self.config.known_corpora, self.config.near_duplicates())
         self.corpus = Corpus(shards, known_shards)
         renamed = unique_names(self.corpus, known.id_keys(known_shards))

@@ -27,6 +27,7 @@ from stages.curate.work import whole_file
 
 NO_LANGUAGE = ""  # where languages are not identified, and of records that never were a text
 UNKNOWN_LANGUAGE = "unknown"
+C4_LINES = "lines that the C4 rules remove"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -113,20 +114,20 @@ def judge_quality(sieve: Sieve, presets: tuple[Preset, ...], config: CurateConfi
         return
     languages = None if not config.identify_languages else _known(sieve.languages)
     verdict = judge(sieve.texts, languages, rules)
-    names, details = pa.array(rules.names, pa.string()), _bounds(verdict.bound)
+    names, uncovered = pa.array(rules.names, pa.string()), verdict.rule == len(rules.rules)
     if not verdict.judged.all():
         unjudged = pa.table({"language": sieve.languages, "bytes": sieve.num_bytes}).filter(pa.array(~verdict.judged))
         by_language = unjudged.group_by("language", use_threads=False).aggregate([("bytes", "count"), ("bytes", "sum")])
         sieve.counts["not_judged"] = {
             row["language"]: [row["bytes_count"], row["bytes_sum"]] for row in by_language.to_pylist()
         }
-    sieve.edit(verdict.texts, "lines")
+    sieve.edit(verdict.texts, C4_LINES)
     sieve.drop(
         verdict.rule >= 0,
         Step.QUALITY,
         lambda rows: names.take(pa.array(verdict.rule[rows])),
-        detail=details,
-        score=verdict.value,
+        detail=lambda rows: _bounds(verdict.bound[rows], uncovered[rows]),
+        score=np.where(uncovered, np.nan, verdict.value),
     )
 
 
@@ -186,5 +187,7 @@ def _same(text: str) -> Any:
     return lambda rows: pa.repeat(pa.scalar(text, pa.string()), len(rows))
 
 
-def _bounds(bound: np.ndarray) -> Any:
-    return lambda rows: pa.array([f"bound {value:g}" for value in bound[rows].tolist()], pa.string())
+def _bounds(bounds: np.ndarray, without: np.ndarray) -> pa.StringArray:
+    """In words; nothing for those without one (bool[n])."""
+    pairs = zip(bounds.tolist(), without.tolist(), strict=True)
+    return pa.array(["" if none else f"bound {value:g}" for value, none in pairs], pa.string())

@@ -76,7 +76,6 @@ class Source(StageConfig):
     )
     quality: tuple[Preset, ...] = Field(
         (Preset.AUTO,),
-        min_length=1,
         description="Rules the text is judged by, one preset or several; auto: the domain's own for "
         "python-environment, else prose",
     )
@@ -90,6 +89,8 @@ class Source(StageConfig):
     @field_validator("quality")
     @classmethod
     def _presets_fit_together(cls, quality: tuple[Preset, ...]) -> tuple[Preset, ...]:
+        if not quality:
+            raise ValueError('quality is empty; "none" stands for no rules')
         resolve(quality, Preset.PROSE)
         return quality
 

@@ -1,5 +1,8 @@
 """The tables of curation: documents as they are passed on, what was dropped, and the tally of every record's fate."""
 
+from collections.abc import Iterable, Iterator
+from itertools import islice
+
 import pyarrow as pa
 
 from data.reading.tables import SCHEMA
@@ -45,3 +48,12 @@ TALLY = pa.schema(
 ACCOUNTING = pa.schema([TALLY.field(name) for name in ("source", "domain", "outcome", "documents", "bytes")])
 
 COMPRESSION = "zstd"
+TABLES_TOGETHER = 512
+
+
+def few_at_a_time(tables: Iterable[pa.Table]) -> Iterator[list[pa.Table]]:
+    """The tables in lists of TABLES_TOGETHER at most, so that memory and the number of mapped files do not grow with
+    the number of shards."""
+    following = iter(tables)
+    while some := list(islice(following, TABLES_TOGETHER)):
+        yield some

@@ -19,6 +19,7 @@ from data.errors import InputError
 from data.text.text_sample import sample
 from stages.cli import run_and_exit
 from stages.curate.source import Kind, Source
+from stages.out_file import check_place
 
 MOST_BYTES = 256 << 20
 KINDS = {".jsonl": Kind.JSONL, ".parquet": Kind.PARQUET, ".html": Kind.HTML, ".htm": Kind.HTML, ".warc": Kind.WARC}
@@ -141,6 +142,7 @@ def _parser() -> argparse.ArgumentParser:
 def main(words: Sequence[str] | None = None) -> None:
     """Run one command. words: of the command line, by default those of this process."""
     arguments = _parser().parse_args(words)
+    check_place(arguments.out)
     arguments.command(arguments)
 
 

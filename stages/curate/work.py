@@ -27,6 +27,7 @@ def whole_folder(path: Path) -> Iterator[Path]:
         yield temporary
         for file in sorted(temporary.iterdir()):
             fsync_file(file)
+        fsync_directory(temporary)
         try:
             os.rename(temporary, path)
         except OSError:

@@ -129,7 +129,7 @@ def read_samples(corpus: Artifact) -> dict[str, list[dict[str, Any]]]:
 
 
 def edit_rows(corpus: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """What was edited in documents that stayed: the bytes that it took away, by how many domains."""
+    """What was edited, also of documents that a later step dropped: the bytes that it took away, and the domains."""
     rows: dict[str, dict[str, Any]] = {}
     for domain, counts in sorted(corpus["domains"].items()):
         for what, num_bytes in counts["edited"].items():

@@ -133,6 +133,13 @@ def test_what_cannot_be_is_refused_with_what_can(ask: Any, words: tuple[str, ...
         ask(*words)
 
 
+def test_a_negative_number_of_documents_is_no_number(ask: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        ask("--show", "-1")
+    assert "--show: -1 is less than 0" in capsys.readouterr().err
+    assert "6 more; --show N shows some" in ask("--show", 0)
+
+
 def test_only_a_corpus_has_dropped_documents(tmp_path: Path) -> None:
     made = publish_tokenizer(Store(tmp_path))
     done = run("stages", "dropped", made.key, "--root", tmp_path)

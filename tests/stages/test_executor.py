@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import psutil
@@ -53,7 +54,13 @@ def bounded() -> Iterator[None]:
 
 
 @pytest.fixture(scope="module")
-def on_ray() -> Iterator[Executor]:
+def sigterm() -> Any:
+    """The handler as it was before Ray."""
+    return signal.getsignal(signal.SIGTERM)
+
+
+@pytest.fixture(scope="module")
+def on_ray(sigterm: Any) -> Iterator[Executor]:
     if find_spec("ray") is None:
         pytest.skip("Ray is not installed")
     with open_executor("ray", workers=2) as executor:
@@ -127,8 +134,8 @@ def test_map_shards_uses_threads() -> None:
     assert map_shards(lambda item: item + 1, range(4), 2) == [1, 2, 3, 4]
 
 
-def test_the_handler_of_sigterm_stays(on_ray: Executor) -> None:
-    assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+def test_the_handler_of_sigterm_stays(sigterm: Any, on_ray: Executor) -> None:
+    assert signal.getsignal(signal.SIGTERM) is sigterm
 
 
 KILLED = """

@@ -13,7 +13,7 @@ from data.dedup.band_join import in_turn
 from data.dedup.banding import NearDuplicateSettings
 from data.dedup.duplicates import NearDuplicates, exact_duplicates, near_duplicates, rank
 from data.dedup.signatures import FINGERPRINT, DocumentShard, column_values, sign
-from data.text.words import hash_texts
+from tests.data.text.ngram_sets import hash_texts
 
 DEFAULT = NearDuplicateSettings()
 

@@ -40,6 +40,25 @@ def test_settings_given_explicitly_say_what_is_expected_of_them():
     assert settings == NearDuplicateSettings.explicit(bands=60, rows=13) != NearDuplicateSettings()
 
 
+def test_explicit_settings_need_not_follow_the_rule():
+    settings = NearDuplicateSettings.explicit(threshold=0.02, bands=200, rows=1)
+    assert (settings.bands, settings.rows) == (200, 1) and settings.expected_recall > 0.98
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"bands": 3, "rows": 0}, "at least one of each"),
+        ({"bands": 2, "rows": -1}, "at least one of each"),
+        ({"bands": 0, "rows": 3}, "at least one of each"),
+        ({"bands": 16, "rows": 6, "threshold": 1.5}, "threshold must be above 0"),
+    ],
+)
+def test_explicit_settings_that_cannot_be_are_refused(values, message):
+    with pytest.raises(InputError, match=message):
+        NearDuplicateSettings.explicit(**values)
+
+
 @pytest.mark.parametrize(
     ("values", "message"),
     [

@@ -10,8 +10,8 @@ from data.dedup import dedup_kernels as kernels
 from data.dedup import join_kernels
 from data.dedup.duplicates import shared_buckets
 from data.reading.tables import text_buffers
-from data.text.words import hash_texts
 from tests.data.dedup.signed import column
+from tests.data.text.ngram_sets import hash_texts
 
 MASK = 2**64 - 1
 KEYS = st.sampled_from([0, 1, 5, 2**63, 2**63 + 1, MASK, 77 << 40])

@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from data.heldout import decontaminate
 from data.heldout.decontaminate import JudgedText, Overlap, overlaps
 from data.heldout.judged_item import JudgedItem
 
@@ -199,3 +200,40 @@ def test_real_items_planted_in_real_text_are_found_and_the_text_alone_is_clean()
     assert (found.item_share == 1).all(), "no planted item is missed"
     right = [judged.tasks[f] == judged.tasks[p] for f, p in zip(found.item.tolist(), planted, strict=True)]
     assert all(right) and np.mean(found.item == planted) > 0.95, "another only where it is the same words"
+
+
+def test_what_all_items_share_takes_bounded_memory_and_changes_nothing(monkeypatch) -> None:
+    """A template that every item begins with, in many texts: few pairs of a run and an item are looked at together."""
+    rng = random.Random(4)
+    template = " ".join(words(rng, 20))
+    judged = JudgedText(items(*(f"{template} {' '.join(words(rng, 15))}" for _ in range(30))))
+    own = [f"{template} {' '.join(words(rng, 40))}" for _ in range(25)]
+    texts = column("", *own, own[0], " ".join(words(rng, 60)), template, template + " " + template)
+    whole = judged.overlap(texts)
+    largest = []
+    parts = decontaminate._parts
+
+    def watched(text, num_owners):
+        for part in parts(text, num_owners):
+            largest.append(int(num_owners[part].sum()))
+            assert len(np.unique(text[part])) == 1 or largest[-1] <= decontaminate.MOST_OWNERS
+            yield part
+
+    monkeypatch.setattr(decontaminate, "MOST_OWNERS", 600)
+    monkeypatch.setattr(decontaminate, "_parts", watched)
+    assert same(judged.overlap(texts), whole)
+    assert len(largest) > 5 and sum(largest) > 600
+
+
+def test_what_more_items_share_than_a_limit_is_nobodys() -> None:
+    """One short page of a site, nearly all of it the site's template, must not cost every other page of the site."""
+    rng = random.Random(5)
+    template, own = " ".join(words(rng, 60)), [" ".join(words(rng, count)) for count in (15, 200, 200)]
+    pages = items(*(f"{template} {text}" for text in own))
+    other_page, copy = f"{template} {' '.join(words(rng, 200))}", f"{' '.join(words(rng, 400))} {own[1]}"
+    texts = column(other_page, copy)
+    unlimited, limited = JudgedText(pages).overlap(texts), JudgedText(pages, template_texts=2).overlap(texts)
+    assert unlimited.item_share[0] > 0.6 and limited.item_share[0] == 0
+    assert limited.item.tolist() == [-1, 1] and limited.item_share[1] > 0.9
+    assert np.array_equal(limited.text_share, unlimited.text_share)
+    assert same(JudgedText(pages, template_texts=3).overlap(texts), unlimited)

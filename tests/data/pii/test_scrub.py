@@ -224,3 +224,21 @@ def test_most_of_many_matches_in_one_text_are_counted() -> None:
     count = 5000
     found = scrub(column(" ".join(f"user{i}@mail{i}.com" for i in range(count))), (EMAIL,))
     assert int(np.sum(found.counts[EMAIL])) == count and found.texts[0].as_py() == " ".join(["<EMAIL>"] * count)
+
+
+def test_keys_side_by_side_are_found_in_one_round(monkeypatch):
+    from data.pii import scrub as scrubber
+
+    key = f"-----BEGIN PRIVATE KEY-----\n{'aB3' * 12}-----END PRIVATE KEY-----"
+    monkeypatch.setattr(scrubber, "MOST_ROUNDS", 1)
+    found = scrubber.scrub(pa.array([key * 50], pa.large_string()), (PiiKind.SECRET,))
+    assert found.texts.to_pylist() == ["<SECRET>" * 50]
+
+
+def test_a_text_that_lays_one_match_bare_after_another_ends():
+    from data.pii import scrub as scrubber
+
+    key = f"-----BEGIN PRIVATE KEY-----\n{'aB3' * 12}-----END PRIVATE KEY-----"
+    found = scrubber.scrub(pa.array([(key + "4111111111111111") * 500], pa.large_string()), tuple(PiiKind))
+    replaced = int(sum(counts.sum() for counts in found.counts.values()))
+    assert scrubber.MOST_ROUNDS <= replaced < 1000

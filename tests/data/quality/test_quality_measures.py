@@ -64,6 +64,8 @@ TEXTS = st.lists(st.one_of(PIECES, st.just(" ")), max_size=80).map("".join)
 @given(st.lists(st.one_of(TEXTS, st.text(max_size=60)), min_size=1, max_size=4))
 @settings(max_examples=250, deadline=None)
 @example(["... ."])
+@example(["--#...#"])
+@example(["-/^-+!x -/^-+.x -/..+x a-/!x"])
 @example(["a" * 64 + "b c", "a" * 63 + " b", "x" * 129])
 @example(["one two three. [1]\n\n[2] one [3].\n \none two three. [1]"])
 def test_measures_are_those_of_the_reference(texts):
@@ -152,3 +154,9 @@ def test_a_text_of_more_units_than_are_held_is_measured_on_its_first_ones():
     shares = measures(column(distinct + " again and again" * 1000))
     assert shares["share of the top 2-gram"][0] == shares["share of repeated 5-grams"][0] == 0
     assert shares["words"][0] == quality_repetition.ROOM + 3000
+
+
+def test_a_long_run_of_marks_is_looked_through_once():
+    """A look from each of its marks to its end would take hours."""
+    measured = measures(column("-/" * 1_000_000 + "!a"))
+    assert measured["words"].tolist() == [1]

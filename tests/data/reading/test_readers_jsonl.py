@@ -187,3 +187,22 @@ def test_every_unusual_line_stands_in_its_place(tmp_path):
     found = jsonl(path)
     assert found.texts == [record["text"].strip("\0") for record in records if "text" in record]
     assert len(found.rejected) == 40 and found.repairs == {"NUL removed": 53}
+
+
+def test_a_zstandard_file_is_decompressed_in_pieces_that_memory_holds(tmp_path):
+    import tracemalloc
+
+    import zstandard
+
+    from data.reading.compressed import open_stream
+
+    path = tmp_path / "a.zst"
+    path.write_bytes(zstandard.compress(bytes(1 << 20)) * 600)
+    tracemalloc.start()
+    with open_stream(path) as (stream, _):
+        size = 0
+        while block := stream.read(1 << 20):
+            size += len(block)
+    most = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert size == 600 << 20 and most < 200 << 20

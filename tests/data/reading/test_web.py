@@ -95,6 +95,16 @@ def test_long_pages_and_long_attributes_are_no_obstacle():
     assert isinstance(found, Document) and found.text == PARAGRAPH.strip()
 
 
+def test_shapes_of_a_drawing_that_close_themselves_are_not_nested():
+    shapes = '<g><rect width="3"/></g><path d="M 0 0"/>' * MOST_DEPTH
+    drawn, _ = admit(f"<html><body><p>{PARAGRAPH}</p><svg>{shapes}</svg><p>{PARAGRAPH}</p></body></html>".encode())
+    assert isinstance(drawn, Document) and drawn.text.count("river rose") == 2
+    open_shapes = '<rect width="3"/>' * (MOST_DEPTH + 1)
+    for page in (f"<svg><p>{PARAGRAPH}</p>{open_shapes}", open_shapes, "<svg>" + "<div/>" * (MOST_DEPTH + 1)):
+        found, _ = admit(page.encode())
+        assert isinstance(found, Rejected) and found.reason == "page cannot be parsed", page[:40]
+
+
 def test_nul_and_bad_bytes_are_repaired_and_counted():
     found, repairs = admit(f"<p>{PARAGRAPH * 20}{'é' * 20}".encode() + b"nul\0 bad\xff</p>")
     assert isinstance(found, Document) and "\0" not in found.text
@@ -157,3 +167,18 @@ def test_damaged_pages_are_documents_or_set_aside():
         found, _ = admit(bytes(damaged[: rng.randrange(1, len(damaged))]), rng.choice([None, "utf-8", "koi8-r"]))
         outcomes["document" if isinstance(found, Document) else found.reason] += 1
     assert outcomes.total() == 300 and outcomes["document"] > 100
+
+
+@pytest.mark.parametrize("attribute", ["a{}=1 ", 'a{}=">" ', "a{}/", "a{}='x'"])
+def test_a_tag_of_too_many_attributes_is_set_aside_however_they_are_parted(attribute):
+    tag = "".join(attribute.format(i) for i in range(MOST_ATTRIBUTES + 2))
+    found, _ = admit(f"<body><a {tag}>x</a><p>{PARAGRAPH}</p>".encode())
+    assert isinstance(found, Rejected) and "attributes" in found.detail
+    few = "".join(attribute.format(i) for i in range(20))
+    found, _ = admit(f"<body><a {few} href='{'x' * 30_000}'>x</a><p>{PARAGRAPH}</p>".encode())
+    assert isinstance(found, Document)
+
+
+@pytest.mark.parametrize("piece", ["<body", "<a", "<a =", "<a ='", "</head ", "<", "&#", '<a x="', "<!--"])
+def test_no_pattern_searches_a_page_again_and_again(piece):
+    admit((piece * (1_000_000 // len(piece))).encode())

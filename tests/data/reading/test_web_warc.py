@@ -1,6 +1,7 @@
 """Web archives: each page is a document, and damage costs the record in which it is."""
 
 import gzip
+import io
 import random
 import zlib
 from collections import Counter
@@ -170,3 +171,25 @@ def test_any_damage_leaves_most_records(path, monkeypatch, members):
 def test_a_file_that_is_not_there_is_an_error(tmp_path):
     with pytest.raises(InputError, match="a source is a readable file"):
         list(read_warc(tmp_path / "none.warc", "none.warc", Fields(), "web", Counter()))
+
+
+def test_a_page_that_grows_beyond_the_limit_when_decoded_is_told_of(path, monkeypatch):
+    monkeypatch.setattr(warc, "MOST_PAGE_BYTES", 5000)
+    bomb = gzip.compress(HTML.format(1).encode() + b" " * 100_000)
+    content = response(1, body=bomb, headers="Content-Encoding: gzip\r\n") + response(2)
+    documents, rejected, _ = read(path, content)
+    assert pages(documents) == [2]
+    assert [(r.reason, r.num_bytes) for r in rejected] == [(warc.TOO_LONG, len(bomb))]
+
+
+def test_places_that_only_look_like_a_record_are_passed_in_one_reading(path, monkeypatch):
+    reads = []
+
+    class File(io.BytesIO):
+        def read(self, size=-1):
+            reads.append(size)
+            return super().read(size)
+
+    file = File(warc.GZIP_START * 5000 + MEMBERS[0])
+    assert warc._next_start(file, 1, len(file.getvalue())) == 3 * 5000
+    assert len(reads) == 2

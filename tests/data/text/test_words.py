@@ -8,7 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from data.text.characters import LETTER, MARK, SEPARATOR, SINGLE, character_class, decode
-from data.text.words import hash_texts, ngram_hashes
+from data.text.words import ngram_hashes
+from tests.data.text.ngram_sets import hash_texts
 
 ALPHABET = st.sampled_from("aB9_ .\n\té¿ßяЖ한글中文のカ、。\u3000\u2028ไทยกี่က်្ខہहिहذا😀𠀀½×Ā\u0301֎")
 PIECES = st.sampled_from(

@@ -67,3 +67,10 @@ def test_files_do_not_make_up_for_one_another():
     ]
     with pytest.raises(AssertionError, match="'source': 'a'"):
         Accounts(tables).assert_conservation()
+
+
+def test_the_sum_is_the_same_however_many_tables_are_added_at_a_time(monkeypatch):
+    whole = Accounts(balanced() * 5).table
+    monkeypatch.setattr("stages.curate.tables.TABLES_TOGETHER", 3)
+    assert Accounts(iter(balanced() * 5)).table.equals(whole)
+    assert Accounts([]).table.num_rows == 0

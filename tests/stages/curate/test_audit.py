@@ -1,13 +1,16 @@
-"""Which of the dropped documents are shown does not depend on the shards that they were in."""
+"""Which of the dropped documents are shown, whatever the shards that they were in."""
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stages.curate import audit
+from stages.curate import CurateConfig, audit
 from stages.curate.tables import SAMPLES
+from stages.report.curation import drop_rows, read_samples
+from tests.stages.curate.curated import corpus, curate, small_batches, source, write_jsonl
 
 
 def table(ids: list[str], reasons: list[str]) -> pa.Table:
@@ -38,7 +41,9 @@ def test_samples_are_the_same_for_any_sharding(tmp_path_factory, reasons, shard_
         for at in range(0, len(ids), shard_rows)
     ]
     path = tmp_path_factory.mktemp("samples") / "samples.parquet"
-    audit.write_samples(parts, path)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr("stages.curate.tables.TABLES_TOGETHER", 3)
+        audit.write_samples(parts, path)
     found = pq.read_table(path)
     assert found.schema == SAMPLES
     by_digest = sorted(zip(reasons, (audit.digest(r, n) for r, n in zip(reasons, ids, strict=True)), ids, strict=True))
@@ -49,3 +54,21 @@ def test_samples_are_the_same_for_any_sharding(tmp_path_factory, reasons, shard_
     assert all(
         text == (f"{name} " + "é" * 400)[:300] for name, text in zip(wanted, found["excerpt"].to_pylist(), strict=True)
     )
+
+
+def test_twenty_drops_of_each_reason_are_shown_with_how_they_begin(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    small_batches(monkeypatch, 2000)
+    short = {f"short{n:02}": f"Only {n} words." for n in range(30)}
+    records = corpus(20)
+    copies = [dict(record, id=f"copy{n}") for n, record in enumerate(records[:5])]
+    write_jsonl("a.jsonl", records + copies + [{"text": text, "id": name} for name, text in short.items()])
+    made = curate(CurateConfig(sources=(source(),), workers=1, most_lost_share=1))
+    shown = {row["reason"]: row for row in drop_rows(made.facts, read_samples(made))}
+    few = shown["quality: least words"]
+    assert few["documents"] == 30 and len(few["samples"]) == 20
+    assert all(short[sample["id"]] == sample["excerpt"] for sample in few["samples"])
+    repeats = [s for reason, row in shown.items() if reason.startswith("exact duplicate") for s in row["samples"]]
+    texts = {record["id"]: record["text"] for record in records + copies}
+    assert len(repeats) == 5 and all(s["excerpt"] == texts[s["id"]][:300] for s in repeats)
+    assert all(texts[s["survivor"]] == texts[s["id"]] for s in repeats)

@@ -40,6 +40,14 @@ def test_sources_that_make_no_sense_are_refused(settings, message):
         Source(**settings)
 
 
+def test_a_recipe_names_what_is_wrong_and_nothing_else():
+    with pytest.raises(ValidationError, match="sources is empty; name at least one source"):
+        CurateConfig(sources=())
+    with pytest.raises(ValidationError) as caught:
+        CurateConfig(sources=({"kind": "pdf", "path": "a"},), languages=("english",))
+    assert [error["loc"] for error in caught.value.errors()] == [("sources", 0, "kind"), ("languages",)]
+
+
 def no_such_field() -> None:
     write_jsonl("a.jsonl", [{"txt": 1}] * 3)
 

@@ -12,7 +12,7 @@ import pytest
 from stages.curate import CurateConfig
 from stages.curate.artifact import domain_paths
 from stages.store import Artifact
-from tests.stages.curate.curated import corpus, curate, rows, sentences, small_batches, source, write_jsonl
+from tests.stages.curate.curated import corpus, curate, kept_texts, rows, sentences, small_batches, source, write_jsonl
 
 NUM_RECORDS = 10_000
 
@@ -140,3 +140,11 @@ def test_edits_and_drops_of_every_step_balance_in_each_file():
         domain["train_bytes"] + domain["heldout_bytes"],
     ]
     assert all(before[0] >= after[0] for before, after in zip(funnel, funnel[1:], strict=False))
+
+
+def test_lines_that_c4_does_not_want_are_edited_away_under_their_name():
+    records = [{"text": f"{record['text']}\nNo end of a sentence", "id": record["id"]} for record in corpus(20)]
+    write_jsonl("a.jsonl", records)
+    made = curate(CurateConfig(sources=(source(quality="c4"),)))
+    assert made.facts["domains"]["web"]["edited"] == {"lines that the C4 rules remove": 20 * 21}
+    assert {text for texts in kept_texts(made).values() for text in texts} == {record["text"] for record in corpus(20)}

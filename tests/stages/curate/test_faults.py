@@ -89,6 +89,20 @@ def test_texts_shorter_than_an_ngram_are_not_one_another():
     assert made.facts["domains"]["web"]["dropped"]["empty"]["documents"] == 3
 
 
+def test_a_least_share_is_a_least_share_and_its_bound_is_kept():
+    rng = random.Random(6)
+    records = [{"id": "digits", "text": " ".join(str(rng.randrange(1000, 9999)) for _ in range(100))}]
+    for percent in (79, 80, 81):
+        words = ["the", "and", *sentences(rng, 9).replace(".", "").split()[: percent - 2]]
+        numbers = [str(rng.randrange(1000, 9999)) for _ in range(100 - percent)]
+        records.append({"id": f"letters{percent}", "text": " ".join(words + numbers)})
+    write_jsonl("a.jsonl", records)
+    made = curate(CurateConfig(sources=(source(quality="gopher-quality"),), identify_languages=False))
+    reason = "quality: least share of units with a letter"
+    assert dropped(made) == {"digits": (reason, "bound 0.8"), "letters79": (reason, "bound 0.8")}
+    assert kept_ids(made) == ["letters80", "letters81"]
+
+
 def test_survivors_do_not_depend_on_how_documents_are_cut_into_files_and_shards(monkeypatch):
     rng = random.Random(3)
     records = [{"id": f"d{i:03}", "text": sentences(rng, 6), "n": i % 9} for i in range(90)]

@@ -6,7 +6,8 @@ import pytest
 
 from data.errors import InputError
 from stages.curate import CurateConfig, Source, losses
-from stages.curate.accounting import DROPPED, READ, Accounts, Step, tally
+from stages.curate.accounting import DROPPED, EDITED, READ, Accounts, Step, tally
+from tests.stages.curate.curated import corpus, curate, source, write_jsonl
 
 SOURCES = (
     Source(kind="jsonl", path="a.jsonl", domain="web"),
@@ -15,11 +16,17 @@ SOURCES = (
 
 
 def accounts(
-    lost: dict[str, int], kept: int, *, source: int = 0, language: str = "fi", read: int | None = None
+    lost: dict[str, int],
+    kept: int,
+    *,
+    source: int = 0,
+    language: str = "fi",
+    read: int | None = None,
+    edited: dict[str, int] | None = None,
 ) -> Accounts:
-    """Documents of ten bytes."""
+    """Documents of ten bytes. edited: bytes that an edit took away of kept ones."""
 
-    def of(step: Step, outcome: str, count: int) -> pa.Table:
+    def of(step: Step, outcome: str, count: int, size: int = 10, documents: int = 1) -> pa.Table:
         return tally(
             source_number=source,
             source=pa.array(["x"] * count, pa.string()),
@@ -27,10 +34,12 @@ def accounts(
             language=pa.array([language] * count, pa.string()),
             step=step,
             outcome=outcome,
-            num_bytes=np.full(count, 10),
+            num_bytes=np.full(count, size),
+            documents=documents,
         )
 
     tables = [of(Step.QUALITY, DROPPED + reason, count) for reason, count in lost.items()]
+    tables += [of(Step.QUALITY, EDITED + what, 1, size, documents=0) for what, size in (edited or {}).items()]
     total = sum(lost.values()) + kept if read is None else read
     return Accounts([of(Step.READ, READ, total), of(Step.KEPT, "train", kept), *tables])
 
@@ -79,11 +88,41 @@ def test_what_the_recipe_asks_for_is_no_loss():
         losses.require_small(accounts({"exact duplicate of training text": 1000}, 1), config())
 
 
+def test_the_share_is_of_what_the_recipe_means_to_keep():
+    known = {"exact duplicate of a known corpus": 5000, "quality: least words": 199}
+    with pytest.raises(InputError, match="lost 99.5%"):
+        losses.require_small(accounts(known, 1), config())
+    few = {"language: fi not wanted": 5000, "quality: least words": 99}
+    losses.require_small(accounts(few, 0), config())
+
+
+def test_what_edits_take_away_is_lost_too():
+    edited = {"repeated lines": 1950, "personal data": -700}
+    with pytest.raises(
+        InputError, match="lost 97.5% of its bytes: none dropped, and 1950 bytes edited away as 'repeated lines';"
+    ):
+        losses.require_small(accounts({}, 200, edited=edited), config())
+    losses.require_small(accounts({}, 200, edited={"repeated lines": 1900}), config())
+
+
 def test_a_source_without_a_record_is_named():
     with pytest.raises(InputError, match="source jsonl b.jsonl is empty: not a single record"):
         losses.require_records(accounts({}, 3), SOURCES)
 
 
 def test_a_domain_needs_both_sides():
-    with pytest.raises(InputError, match="domain 'web' has no held-out text left: 12 records read, 2 dropped"):
+    with pytest.raises(
+        InputError, match="domain 'web' has no held-out text left: 12 records read, 2 dropped.*curate.heldout_fraction"
+    ):
         losses.require_both_sides(accounts({"empty": 2}, 10))
+
+
+def test_a_language_that_all_but_vanishes_fails_the_run_although_its_source_does_not(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    german = [{"text": f"Das ist der {n}. Satz, und er ist kurz und auf Deutsch.", "id": f"de{n}"} for n in range(12)]
+    write_jsonl("a.jsonl", corpus(60) + german)
+    with pytest.raises(
+        InputError, match=r"language 'de' lost 100.0% of its bytes: 12 dropped, 12 of them as 'quality: least words'"
+    ):
+        curate(CurateConfig(sources=(source(),), lost_share_documents=12))
+    assert curate(CurateConfig(sources=(source(),))).facts["languages"]["de"]["kept_documents"] == 0

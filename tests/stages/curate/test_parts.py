@@ -3,6 +3,7 @@ middle."""
 
 import gzip
 import json
+import os
 import pickle
 from collections import Counter
 from pathlib import Path
@@ -176,6 +177,15 @@ def test_files_that_cannot_be_read_are_named():
     Path("b.jsonl").unlink()
     with pytest.raises(InputError, match="b.jsonl: there is no such file"):
         list(read_part(part))
+
+
+def test_a_file_name_that_is_not_unicode_is_refused():
+    Path(os.fsdecode(b"caf\xe9.txt")).write_text("a text")
+    Path("café.txt").write_text("a text")
+    with pytest.raises(InputError, match=r"'caf\\udce9.txt': the file's name is not UTF-8; rename it"):
+        plan_parts((source("*.txt", kind="text"),))
+    (row,) = rows(read(source("café.txt", kind="text")))
+    assert row["id"] == row["source"] == "café.txt"
 
 
 def test_no_batch_comes_near_the_limits_of_a_column(monkeypatch):

@@ -41,9 +41,11 @@ def cluster() -> Iterator[Any]:
     import_ray("")
     from ray.cluster_utils import Cluster
 
+    before = signal.getsignal(signal.SIGTERM)
     made = Cluster(initialize_head=True, head_node_args={"num_cpus": 0, "include_dashboard": False, **NODE})
     for _ in range(3):
         made.add_node(num_cpus=1, **NODE)
+    signal.signal(signal.SIGTERM, before)  # a node of this process replaces it
     yield made
     made.shutdown()
 

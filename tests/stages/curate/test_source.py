@@ -22,7 +22,7 @@ def test_quality_is_one_preset_or_several():
     ("settings", "message"),
     [
         ({"kind": "text", "quality": ["none", "c4"]}, "stand alone"),
-        ({"kind": "text", "quality": []}, "at least 1 item"),
+        ({"kind": "text", "quality": []}, 'quality is empty; "none" stands for no rules'),
         ({"kind": "text", "quality": "best"}, "Input should be 'auto', 'prose'"),
         ({"kind": "html", "id_field": "url"}, "id_field has no effect on a source of kind html"),
         ({"kind": "warc", "text_field": "body"}, "text_field has no effect on a source of kind warc"),

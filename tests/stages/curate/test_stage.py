@@ -207,7 +207,10 @@ def test_text_of_a_language_without_rules_is_kept_and_told_or_dropped_as_the_rec
     }
     assert {text for texts in kept_texts(made).values() for text in texts} >= set(AMHARIC)
     made = curate(config.model_copy(update={"uncovered_languages": Uncovered.DROP}))
-    assert {reason for reason, _ in dropped(made).values()} == {"quality: no rules for the language"}
+    gone = rows(made, "dropped.parquet")
+    assert {(row["reason"], row["detail"], row["score"]) for row in gone} == {
+        ("quality: no rules for the language", "", None)
+    }
 
 
 def test_code_is_judged_as_code_and_a_preset_can_be_chosen():

@@ -64,6 +64,8 @@ def test_errors_name_what_to_change(tmp_path: Path) -> None:
         main(["perplexity", "--text", str(tmp_path / "short.txt"), "--out", out])
     with pytest.raises(InputError, match="choose more than 0"):
         main(["classifier", "--good", "x.txt", "--bad", "y.txt", "--out", out, "--recall", "2"])
+    with pytest.raises(InputError, match="there is no folder .*absent; name a file"):
+        main(["perplexity", "--text", "unread.txt", "--out", str(tmp_path / "absent" / "out.arrow")])
     assert not Path(out).exists()
 
 
