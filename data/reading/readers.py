@@ -21,13 +21,14 @@ BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 Record = Document | Rejected
 
 
-def expand(pattern: str) -> list[Path]:
-    """The files that a path or a glob names, in order. Raises InputError if there are none."""
+def expand(pattern: str, suggestion: str = "*") -> list[Path]:
+    """The files that a path or a glob names, in order. Raises InputError if there are none; for a folder it suggests
+    such a pattern in it."""
     written = Path(pattern).expanduser()
     if written.is_file():
         return [written]
     if written.is_dir():
-        raise InputError(f"{pattern}: this is a folder; name its files, such as {pattern.rstrip('/')}/*.jsonl")
+        raise InputError(f"{pattern}: this is a folder; name its files, such as {pattern.rstrip('/')}/{suggestion}")
     found = sorted(path for path in map(Path, glob.glob(str(written), recursive=True)) if path.is_file())
     if not found:
         wrong = "no file matches this pattern" if glob.has_magic(pattern) else "there is no such file"

@@ -5,7 +5,7 @@ A tally has one row for each (source, domain, language, step, outcome) with its 
 away. For every source file and domain: read = train + heldout + dropped + edited, in documents and bytes.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from enum import IntEnum
 from pathlib import Path
 from typing import Any
@@ -174,17 +174,19 @@ class Counts:
             found.append(list(left))
         return found
 
-    def biggest_reason(self) -> str:
-        """How many were dropped and what took most of them, and which edit took more bytes than all that, for a
-        message."""
-        reasons, edits = self.dropped(), self.edited()
-        told = "none dropped"
+    def biggest_reason(self, counted: Callable[[str], bool] = lambda reason: True) -> str:
+        """How many were dropped for reasons that are counted and what took most bytes of them, and which edit took more
+        than that, for a message."""
+        reasons = {reason: entry for reason, entry in self.dropped().items() if counted(reason)}
+        edits = self.edited()
+        told, biggest = "none dropped", 0
         if reasons:
-            reason = min(reasons, key=lambda name: (-reasons[name]["documents"], name))
+            reason = min(reasons, key=lambda name: (-reasons[name]["bytes"], -reasons[name]["documents"], name))
             total = sum(entry["documents"] for entry in reasons.values())
-            told = f"{total} dropped, {reasons[reason]['documents']} of them as {reason!r}"
+            documents, biggest = reasons[reason]["documents"], reasons[reason]["bytes"]
+            told = f"{total} dropped, most bytes as {reason!r} ({documents} documents, {biggest} bytes)"
         what = max(edits, key=lambda name: (edits[name], name), default="")
-        if edits.get(what, 0) > sum(entry["bytes"] for entry in reasons.values()):
+        if edits.get(what, 0) > biggest:
             told += f", and {edits[what]} bytes edited away as {what!r}"
         return told
 

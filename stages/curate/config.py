@@ -9,10 +9,9 @@ from data.dedup.banding import NearDuplicateSettings
 from data.pii.kinds import DEFAULT_KINDS, PiiKind
 from data.quality.rules import Preset, QualityRules
 from stages.config import StageConfig, runtime, shared
+from stages.curate.languages import require_code
 from stages.curate.source import Kind, Source
 from stages.suites import SuitesConfig
-
-LANGUAGE = r"^[a-z]{2,3}$"
 
 
 class Uncovered(StrEnum):
@@ -107,7 +106,10 @@ class CurateConfig(StageConfig):
         0.95, ge=0, le=1, description="Fail if a source or a language loses more than this share of its bytes"
     )
     lost_share_documents: int = runtime(
-        100, ge=1, description="Sources and languages of fewer documents do not fail for what they lose"
+        100,
+        ge=1,
+        description="Sources and languages of fewer documents do not fail for what they lose; a source without text "
+        "does",
     )
     workers: int = runtime(2, ge=1, description="Threads; the result does not depend on them")
     executor: Literal["threads", "ray"] = runtime("threads", description="Where shards are worked on")
@@ -123,12 +125,16 @@ class CurateConfig(StageConfig):
     @field_validator("languages")
     @classmethod
     def _languages_are_codes(cls, languages: tuple[str, ...]) -> tuple[str, ...]:
-        import re
-
         for language in languages:
-            if language != "unknown" and not re.fullmatch(LANGUAGE, language):
-                raise ValueError(f"{language!r} is no code; write it as en, zh or ceb, or unknown")
+            require_code(language, unknown=True)
         return languages
+
+    @field_validator("language_rules")
+    @classmethod
+    def _rules_are_for_codes(cls, rules: dict[str, dict[str, float]]) -> dict[str, dict[str, float]]:
+        for language in rules:
+            require_code(language, unknown=False)
+        return rules
 
     @model_validator(mode="after")
     def _settings_agree(self) -> "CurateConfig":

@@ -22,7 +22,7 @@ from data.reading.readers import expand, read_huggingface, read_text
 from data.reading.records import Fields
 from data.reading.warc import read_warc
 from data.reading.web import read_page
-from stages.curate.source import Kind, Source
+from stages.curate.source import PATTERNS, Kind, Source
 from stages.curate.sources import environment
 
 PART_BYTES = 64 << 20
@@ -77,7 +77,7 @@ def plan_parts(sources: tuple[Source, ...]) -> tuple[Part, ...]:
     parts: list[Part] = []
     folder = Path.cwd()
     for source_number, source in enumerate(sources):
-        paths = expand(source.path) if source.path else []
+        paths = expand(source.path, PATTERNS[source.kind]) if source.path else []
         _require_names(paths)
         spans = [span for path in paths for span in _spans(source.kind, path)]
         groups = _together(spans) if source.max_bytes is None and spans else [spans]

@@ -49,13 +49,15 @@ FINISHED = "facts.json"
 
 
 class Curation:
-    """One run of the stage. `read` comes first and `settle` and `write` last; any other step may be left out."""
+    """One run of the stage. `read` comes first and `settle` and `write` last; any other step may be left out. key: of
+    the artifact, by which messages name it."""
 
     corpus: Corpus
 
-    def __init__(self, config: CurateConfig, out: Path, journal: Journal, executor: Executor) -> None:
+    def __init__(self, config: CurateConfig, out: Path, journal: Journal, executor: Executor, key: str = "") -> None:
         self.config, self.journal, self.executor = _with_whole_paths(config), journal, executor
         self.out = out.absolute()  # another process of the executor may stand elsewhere
+        self.shown = f"`python -m stages dropped {key}`" if key else str(self.out / "dropped.parquet")
         self.work = self.out / WORK
         self.work.mkdir(parents=True, exist_ok=True)
         self.directory = Directory(folder=self.work)
@@ -81,7 +83,9 @@ class Curation:
             found = self.executor.map(ReadAndJudge(config=self.config, folder=folder), parts, done=tell)
         self.read_shards = tuple(shard for shards in found for shard in shards)
         self.records = [shard.folder for shard in self.read_shards]
-        losses.require_records(self.accounts(), self.config.sources)
+        accounts = self.accounts()
+        losses.require_records(accounts, self.config.sources)
+        losses.require_texts(accounts, self.config.sources)
         self._line_up(self.read_shards)
 
     def remove_repeated_lines(self) -> None:
@@ -138,8 +142,8 @@ class Curation:
     def write(self) -> None:
         """Write the documents that are left, the record of all others, and the facts."""
         accounts = self.accounts()
-        losses.require_small(accounts, self.config)
-        losses.warn(accounts, self.config, self.journal)
+        losses.require_small(accounts, self.config, self.shown)
+        losses.warn(accounts, self.config, self.journal, self.shown)
         files = list(plan_files(self.corpus))
         written = self.map("write", WriteFile(directory=self.directory, out=self.out), files, "files")
         assert written == [file.num_documents for file in files], "a file does not hold what was to be written"
@@ -168,7 +172,7 @@ class Curation:
         """Number the documents, and give each a name of its own. Raises InputError if too much was lost so far."""
         accounts = self.accounts()
         losses.require_text(accounts)
-        losses.require_small(accounts, self.config)
+        losses.require_small(accounts, self.config, self.shown)
         known_shards = known.known_shards(self.config.known_corpora, self.config.near_duplicates())
         self.corpus = Corpus(shards, known_shards)
         renamed = unique_names(self.corpus, known.id_keys(known_shards))
@@ -191,15 +195,15 @@ def _with_whole_paths(config: CurateConfig) -> CurateConfig:
     return config.model_copy(update={name: str(Path(path).absolute()) for name, path in paths.items() if path})
 
 
-def curate(config: CurateConfig, out: Path, journal: Journal) -> Facts:
-    """Read, clean, divide and write the corpus."""
+def curate(config: CurateConfig, out: Path, journal: Journal, key: str) -> Facts:
+    """Read, clean, divide and write the corpus, the artifact of this key."""
     if (out / FINISHED).exists():  # all but the publication was done when an earlier attempt was killed
         shutil.rmtree(out / WORK, ignore_errors=True)
         return Facts(facts=json.loads((out / FINISHED).read_text()))
     for name in config.idle():
         journal.warning(f"curate.{name} has no effect with the other settings as they are; leave it out")
     with open_executor(config.executor, workers=config.workers, ray_address=config.ray_address) as executor:
-        curation = Curation(config, out, journal, executor)
+        curation = Curation(config, out, journal, executor, key)
         curation.read()
         curation.remove_repeated_lines()
         curation.hold_out()

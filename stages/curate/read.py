@@ -19,6 +19,7 @@ from data.dedup.signatures import sign
 from data.quality.rules import Preset
 from stages.curate.accounting import Step
 from stages.curate.config import CurateConfig
+from stages.curate.languages import UNKNOWN_LANGUAGE
 from stages.curate.parts import Part, ReadBatch, read_part
 from stages.curate.shard import DONE, Shard, finished_shards, found_shard
 from stages.curate.sieve import Sieve
@@ -26,7 +27,6 @@ from stages.curate.tables import DOCUMENTS
 from stages.curate.work import whole_file
 
 NO_LANGUAGE = ""  # where languages are not identified, and of records that never were a text
-UNKNOWN_LANGUAGE = "unknown"
 C4_LINES = "lines that the C4 rules remove"
 
 

@@ -25,6 +25,13 @@ class Kind(StrEnum):
     PYTHON_ENVIRONMENT = "python-environment"
 
 
+PATTERNS = {  # what the files of a kind with a path are usually called
+    Kind.JSONL: "*.jsonl",
+    Kind.PARQUET: "*.parquet",
+    Kind.TEXT: "*.txt",
+    Kind.HTML: "*.html",
+    Kind.WARC: "*.warc.gz",
+}
 RECORD_FIELDS = {"text_field", "id_field", "group_field"}
 FIELDS_OF: dict[Kind, set[str]] = {
     Kind.JSONL: {"path", "domain", *RECORD_FIELDS},

@@ -5,7 +5,7 @@ from typing import Any
 from data.reading.filehash import FileHashes
 from data.reading.python_environment import PythonEnvironment
 from data.reading.readers import expand, huggingface_identity
-from stages.curate.source import Kind, Source
+from stages.curate.source import PATTERNS, Kind, Source
 
 
 def identity(source: Source, hashes: FileHashes) -> dict[str, Any]:
@@ -15,7 +15,7 @@ def identity(source: Source, hashes: FileHashes) -> dict[str, Any]:
         return environment(source).identity()
     if source.kind is Kind.HUGGINGFACE:
         return huggingface_identity(source.name, source.revision, hashes)
-    return {"files": {str(path): list(hashes.of(path)) for path in expand(source.path)}}
+    return {"files": {str(path): list(hashes.of(path)) for path in expand(source.path, PATTERNS[source.kind])}}
 
 
 def environment(source: Source) -> PythonEnvironment:

@@ -47,11 +47,11 @@ def externals(config: CurateConfig, store: Store) -> dict[str, Any]:
 
 
 def run(config: CurateConfig, inputs: Inputs, out: Path, journal: Journal) -> Facts:
-    """Raises InputError for a source that cannot be read, for a corpus or a domain of which nothing is left, and for a
-    source or language that loses too much; TryAgain if a source changes meanwhile."""
+    """Raises InputError for a source that cannot be read, for a source without a text, for a corpus or a domain of
+    which nothing is left, and for a source or language that loses too much; TryAgain if a source changes meanwhile."""
     from stages.curate.pipeline import curate
 
-    made = curate(config, out, journal)
+    made = curate(config, out, journal, inputs.key)
     if externals(config, inputs.store) != inputs.externals:
         for path in (path for path in out.iterdir() if path.name != EVENTS):
             shutil.rmtree(path) if path.is_dir() else path.unlink()  # it may be of the old content or of the new

@@ -13,6 +13,8 @@ SAMPLES_FILE = "samples.parquet"
 UNITS = ("documents", "bytes")
 TOKENS = "tokens, estimated"
 FOLD_ROWS = 12  # of a table, behind which the others are folded
+NOT_WANTED = ("language: ", " not wanted")  # around the code, in the reason for which curation drops such a text
+FOLDED_SAMPLES = 20  # of the languages not wanted together
 
 
 def data_rows(corpus: Mapping[str, Any], tokens: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -74,18 +76,31 @@ def _tokens_per_byte(corpus: Mapping[str, Any], tokens: Mapping[str, Any]) -> di
 
 
 def left_rows(corpus: Mapping[str, Any], kind: str) -> list[dict[str, Any]]:
-    """For each domain or language, the one with most bytes first: the share of its bytes that each step left."""
+    """For each domain or language, the one with most bytes first and languages not wanted last: the share of its bytes
+    that each step left.
+    """
+    last = _unwanted(corpus) if kind == "languages" else set()
     return [
         {"group": group, "bytes_in": steps[0][1], "shares": [step[1] / max(1, steps[0][1]) for step in steps]}
-        for group, steps in sorted(corpus["funnel"][kind].items(), key=lambda entry: (-entry[1][0][1], entry[0]))
+        for group, steps in sorted(
+            corpus["funnel"][kind].items(), key=lambda entry: (entry[0] in last, -entry[1][0][1], entry[0])
+        )
     ]
 
 
+def _unwanted(corpus: Mapping[str, Any]) -> set[str]:
+    """The languages that the recipe does not want."""
+    return {
+        language for language, counts in corpus["languages"].items() if language.join(NOT_WANTED) in counts["dropped"]
+    }
+
+
 def language_rows(corpus: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """For each language, the one with most bytes first: what went in, the shares that were kept, the reason that took
-    most bytes, and how many documents no quality rule covered. wiped_out: whether nothing of it was kept.
+    """For each language, the one with most bytes first and those not wanted last: what went in, the shares that were
+    kept, the reason that took most bytes, and how many documents no quality rule covered. wiped_out: whether nothing of
+    it was kept although it was wanted.
     """
-    rows = []
+    rows, unwanted = [], _unwanted(corpus)
     for language, counts in corpus["languages"].items():
         reasons = sorted(counts["dropped"].items(), key=lambda entry: (-entry[1]["bytes"], entry[0]))
         rows.append(
@@ -96,26 +111,49 @@ def language_rows(corpus: Mapping[str, Any]) -> list[dict[str, Any]]:
                 "kept_bytes_share": counts["kept_bytes"] / max(1, counts["bytes_in"]),
                 "biggest_reason": reasons[0][0] if reasons else "",
                 "not_judged": sum(found["documents"] for found in corpus["not_judged"].get(language, {}).values()),
-                "wiped_out": counts["documents_in"] > 0 and not counts["kept_documents"],
+                "wanted": language not in unwanted,
+                "wiped_out": counts["documents_in"] > 0 and not counts["kept_documents"] and language not in unwanted,
             }
         )
-    return sorted(rows, key=lambda row: (-row["bytes_in"], row["language"]))
+    return sorted(rows, key=lambda row: (not row["wanted"], -row["bytes_in"], row["language"]))
 
 
 def drop_rows(corpus: Mapping[str, Any], samples: Mapping[str, Sequence[dict[str, Any]]]) -> list[dict[str, Any]]:
-    """Every reason for which text was left out, the one with most bytes first, with its samples."""
+    """Every reason for which text was left out, the one with most bytes first, with its samples; languages not wanted
+    are one reason.
+    """
     reasons: dict[str, dict[str, Any]] = {}
+    languages = {
+        reason for counts in corpus["domains"].values() for reason in counts["dropped"] if _of_language(reason)
+    }
+    folded = f"languages not wanted ({len(languages)})"
     total = sum(counts["documents_in"] for counts in corpus["domains"].values())
     for domain, counts in sorted(corpus["domains"].items()):
         for reason, lost in counts["dropped"].items():
-            row = reasons.setdefault(reason, {"reason": reason, "documents": 0, "bytes": 0, "domains": []})
+            name = folded if reason in languages else reason
+            row = reasons.setdefault(name, {"reason": name, "documents": 0, "bytes": 0, "domains": []})
             row["documents"] += lost["documents"]
             row["bytes"] += lost["bytes"]
-            row["domains"].append(domain)
+            if domain not in row["domains"]:
+                row["domains"].append(domain)
     for row in reasons.values():
         row["share"] = row["documents"] / max(1, total)
         row["samples"] = samples.get(row["reason"], [])
+    if languages:
+        reasons[folded]["samples"] = _in_turns([samples.get(reason, []) for reason in sorted(languages)])
     return sorted(reasons.values(), key=lambda row: (-row["bytes"], row["reason"]))
+
+
+def _of_language(reason: str) -> bool:
+    return reason.startswith(NOT_WANTED[0]) and reason.endswith(NOT_WANTED[1])
+
+
+def _in_turns(samples: Sequence[Sequence[dict[str, Any]]]) -> list[dict[str, Any]]:
+    """The first of each, then the second of each and so on, FOLDED_SAMPLES at most."""
+    from itertools import chain, islice, zip_longest
+
+    found = (sample for sample in chain.from_iterable(zip_longest(*samples)) if sample is not None)
+    return list(islice(found, FOLDED_SAMPLES))
 
 
 def read_samples(corpus: Artifact) -> dict[str, list[dict[str, Any]]]:

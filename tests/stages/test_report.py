@@ -171,6 +171,33 @@ def test_a_language_with_nothing_left_is_told_from_one_that_was_not_there(
     assert rows[0]["kept_bytes_share"] == 1000 / 1033
 
 
+def test_languages_that_are_not_wanted_are_one_reason_and_alarm_nobody() -> None:
+    facts = corpus_facts()
+    gone = {f"language: {code} not wanted": {"documents": 2, "bytes": 5000} for code in ("fi", "sv")}
+    facts["domains"] = {name: found | {"dropped": found["dropped"] | gone} for name, found in facts["domains"].items()}
+    for code in ("fi", "sv"):
+        facts["languages"][code] = {
+            "documents_in": 2, "bytes_in": 5000, "kept_documents": 0, "kept_bytes": 0,
+            "dropped": {f"language: {code} not wanted": gone[f"language: {code} not wanted"]},
+        }  # fmt: skip
+        facts["funnel"]["languages"][code] = [[2, 5000], [2, 5000]] + [[0, 0]] * 5
+    rows = curation.language_rows(facts)
+    assert [(row["language"], row["wanted"], row["wiped_out"]) for row in rows] == [
+        ("en", True, False), ("zu", True, True), ("fi", False, False), ("sv", False, False),
+    ]  # fmt: skip
+    assert [row["group"] for row in curation.left_rows(facts, "languages")] == ["en", "zu", "fi", "sv"]
+    samples = {reason: [{"id": f"{reason} {n}"} for n in range(15)] for reason in (*gone, "quality: too short")}
+    drops = curation.drop_rows(facts, samples)
+    assert [row["reason"] for row in drops] == [
+        "languages not wanted (2)", "exact duplicate of training text", "quality: too short",
+    ]  # fmt: skip
+    assert (drops[0]["documents"], drops[0]["bytes"], drops[0]["domains"]) == (8, 20000, [NASTY, "code"])
+    assert [sample["id"] for sample in drops[0]["samples"]][:3] == [
+        "language: fi not wanted 0", "language: sv not wanted 0", "language: fi not wanted 1",
+    ]  # fmt: skip
+    assert len(drops[0]["samples"]) == curation.FOLDED_SAMPLES
+
+
 def test_a_corpus_without_languages_and_drops_has_a_page_too(
     artifacts: dict[str, tuple[Artifact, ...]], tmp_path: Path
 ) -> None:

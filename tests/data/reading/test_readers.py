@@ -31,8 +31,10 @@ def test_paths_that_name_nothing_are_errors(tmp_path):
         expand(f"{tmp_path}/*.jsonl")
     with pytest.raises(InputError, match="none.txt: there is no such file"):
         expand(f"{tmp_path}/none.txt")
-    with pytest.raises(InputError, match="this is a folder; name its files"):
+    with pytest.raises(InputError, match=r"this is a folder; name its files, such as \S+/\*$"):
         expand(str(tmp_path))
+    with pytest.raises(InputError, match=r"such as \S+[^/]/\*\.html$"):
+        expand(f"{tmp_path}/", "*.html")
 
 
 def test_a_text_file_is_a_document_and_a_group_as_it_stands(tmp_path):

@@ -221,7 +221,7 @@ def test_code_is_judged_as_code_and_a_preset_can_be_chosen():
     kept = curate(CurateConfig(sources=(source(**settings | {"quality": "code"}),), near_threshold=1.0))
     assert kept.facts["domains"]["code"]["dropped"] == {}
     assert [row["group"] for row in rows(kept, "heldout/code")][0].endswith(".py")
-    with pytest.raises(InputError, match="the corpus is empty: 10 records read, 10 dropped, 10 of them as 'quality: "):
+    with pytest.raises(InputError, match="the corpus is empty: 10 records read, 10 dropped, most bytes as 'quality: "):
         curate(CurateConfig(sources=(source(**settings),), identify_languages=False))
 
 
@@ -267,6 +267,7 @@ def test_a_domain_that_loses_much_is_warned_of():
     made = curate(CurateConfig(sources=(source(),)))
     (warning,) = [event["text"] for event in read_events(made.path / "events.jsonl") if event["kind"] == "warning"]
     assert warning.startswith("domain 'web' lost 80% of its bytes: 40 dropped, ") and "exact duplicate" in warning
+    assert warning.endswith(f"`python -m stages dropped {made.key}` shows what went")
 
 
 def test_the_expected_recall_is_told_and_settings_without_any_are_refused():
