@@ -90,11 +90,6 @@ def _failed(future: Future) -> BaseException | None:
     return future.exception() if future.done() and not future.cancelled() else None
 
 
-def map_shards(function: Callable[[Item], Result], items: Iterable[Item], workers: int) -> list[Result]:
-    """`Threads.map`."""
-    return Threads(workers).map(function, items)
-
-
 @dataclass(frozen=True)
 class OnRay:
     """Plain tasks of one core each. ray: the module, connected to a cluster."""

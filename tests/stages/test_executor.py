@@ -9,7 +9,6 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +17,7 @@ import psutil
 import pytest
 
 from data.errors import InputError
-from stages.executor import Executor, map_shards, open_executor
+from stages.executor import Executor, open_executor
 
 REPOSITORY = Path(__file__).parents[2]
 SECONDS = 120  # after which a map that hangs fails its test
@@ -61,8 +60,6 @@ def sigterm() -> Any:
 
 @pytest.fixture(scope="module")
 def on_ray(sigterm: Any) -> Iterator[Executor]:
-    if find_spec("ray") is None:
-        pytest.skip("Ray is not installed")
     with open_executor("ray", workers=2) as executor:
         yield executor
 
@@ -130,10 +127,6 @@ def test_relative_paths_lead_from_the_caller(
     assert executor.map(os.path.exists, ["here", "there"]) == [True, False]
 
 
-def test_map_shards_uses_threads() -> None:
-    assert map_shards(lambda item: item + 1, range(4), 2) == [1, 2, 3, 4]
-
-
 def test_the_handler_of_sigterm_stays(sigterm: Any, on_ray: Executor) -> None:
     assert signal.getsignal(signal.SIGTERM) is sigterm
 
@@ -150,8 +143,6 @@ AGENTS = ("ray::DashboardA", "ray::RuntimeEnv")  # linger for a minute; names as
 
 
 def test_a_cluster_ends_with_the_process_that_is_killed() -> None:
-    if find_spec("ray") is None:
-        pytest.skip("Ray is not installed")
     with tempfile.TemporaryDirectory(prefix="k", ignore_cleanup_errors=True) as folder:
         command = [sys.executable, "-c", KILLED]
         environment = os.environ | {"TMPDIR": folder}

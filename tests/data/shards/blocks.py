@@ -2,10 +2,19 @@
 
 import fcntl
 import hashlib
+import os
 import random
+import threading
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
+
+import numpy as np
+import pytest
+
+from data.shards.cache import BlockCache
+
+ROOM = 10**9
 
 
 @dataclass
@@ -49,3 +58,34 @@ def used(directory: Path) -> int:
 def names(directory: Path) -> set[str]:
     """The blocks that are there."""
     return {path.name for path in (directory / "blocks").iterdir()}
+
+
+def opened(cache: BlockCache, block: Made) -> np.ndarray:
+    content = cache.open(block.sha256, block.size, block.fetch)
+    assert content.dtype == np.uint8 and content.tobytes() == block.content
+    return content
+
+
+def nothing_unfinished(directory: Path) -> bool:
+    return not list((directory / "parts").iterdir())
+
+
+def deleted_mappings(directory: Path, process: int | str = "self") -> int:
+    """Files of the cache that are removed and keep their space, since a process has them mapped."""
+    return sum(
+        str(directory) in line and line.endswith("(deleted)")
+        for line in Path(f"/proc/{process}/maps").read_text().splitlines()
+    )
+
+
+def waiting_for_a_claim(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
+    """Set when a thread is about to wait for another that makes the block which it wants."""
+    waits, flock = threading.Event(), fcntl.flock
+
+    def watched(descriptor: int, operation: int) -> None:
+        if operation == fcntl.LOCK_EX and "/parts/" in os.readlink(f"/proc/self/fd/{descriptor}"):
+            waits.set()
+        flock(descriptor, operation)
+
+    monkeypatch.setattr("data.shards.block_files.fcntl.flock", watched)
+    return waits

@@ -4,7 +4,6 @@ import signal
 import time
 from collections.abc import Iterator
 from functools import partial
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +18,6 @@ from tests.stages.curate.curated import corpus, curate, source, write_jsonl
 SECONDS = 240  # after which a test that hangs fails
 NODE = {"object_store_memory": 80 << 20, "node_ip_address": LOOPBACK}
 NUM_FILES = 8
-
-pytestmark = pytest.mark.skipif(find_spec("ray") is None, reason="Ray is not installed")
 
 
 @pytest.fixture(autouse=True)
