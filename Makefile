@@ -57,4 +57,4 @@ FIRST_IMPORT := import datasets, flows.pipeline, lm_eval.evaluator, matplotlib.f
 	touch $@
 
 clean:  ## remove what was built here; artifacts and runs stay
-	rm -rf .venv .bench
+	rm -rf .venv .bench data/__pycache__  # the last holds compiled kernels, of each state of their sources

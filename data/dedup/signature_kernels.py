@@ -10,6 +10,7 @@ import numba
 import numpy as np
 
 from data.text.block_bytes import BLOCK_BYTES, copy_block, space_mask
+from data.text.characters import is_space
 from data.text.inner import inner
 from data.text.machine import folded_product, load8, trailing_zeros
 from data.text.words import longest, ngram_hashes
@@ -22,11 +23,6 @@ _KEY_1, _KEY_2 = np.uint64(0xE7037ED1A0B428DB), np.uint64(0x8EBC6AF09C88C6E3)
 _KEY_3, _KEY_4 = np.uint64(0x589965CC75374CC3), np.uint64(0x1D8E4E27C47D124F)
 _LOW_HALF = np.uint64(0xFFFFFFFF)
 _ROUND, _ROUND_KEY = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xA0761D6478BD642F)
-
-
-@inner
-def is_space(byte: int) -> bool:
-    return byte == 32 or 9 <= byte <= 13
 
 
 @inner

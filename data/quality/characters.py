@@ -6,6 +6,7 @@ from functools import lru_cache
 import numpy as np
 
 from data.quality.byte_measures import inlined
+from data.text.characters import decode
 
 SPACE, MARK, RUN_MARK, SYMBOL, LETTER, DIGIT, SINGLE, EXTEND = range(8)
 NUM_CLASSES_BELOW = 0x20000
@@ -57,20 +58,6 @@ def character_classes() -> np.ndarray:
     classes[[ord(character) for character in TERMINALS]] |= ENDS_SENTENCE
     classes[0x3007] = SINGLE  # the ideograph for zero, to Unicode a number
     return classes
-
-
-@inlined
-def decode(values: np.ndarray, i: int) -> tuple[int, int]:
-    """(code point, its length in bytes) of valid UTF-8 at position i."""
-    c = values[i]
-    if c < 0x80:
-        return c & 0x7F, 1
-    if c < 0xE0:
-        return (c & 0x1F) << 6 | values[i + 1] & 0x3F, 2
-    if c < 0xF0:
-        return (c & 0x0F) << 12 | (values[i + 1] & 0x3F) << 6 | values[i + 2] & 0x3F, 3
-    high = (c & 0x07) << 18 | (values[i + 1] & 0x3F) << 12
-    return high | (values[i + 2] & 0x3F) << 6 | values[i + 3] & 0x3F, 4
 
 
 @inlined

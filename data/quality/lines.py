@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from data.quality.byte_measures import hash_text, inlined, is_new, line_end, mix
-from data.quality.characters import ELLIPSIS, ENDS_SENTENCE, NUM_CLASSES_BELOW, decode
+from data.quality.characters import ELLIPSIS, ENDS_SENTENCE, NUM_CLASSES_BELOW
 from data.quality.phrases import (
     CITATION,
     CURLY_BRACKET,
@@ -20,6 +20,7 @@ from data.quality.phrases import (
     citation_end,
 )
 from data.quality.word_measures import NUM_TOTALS, scan_line
+from data.text.characters import decode, is_space
 from data.text.inner import inner
 
 (
@@ -53,11 +54,6 @@ _LINE, _PARAGRAPH = np.uint64(0x8CB92BA72F3D8DD7), np.uint64(0xAEF17502108EF2D9)
 
 
 @inlined
-def _is_space(byte: int) -> bool:
-    return byte == 32 or 9 <= byte <= 13
-
-
-@inlined
 def _last(values: np.ndarray, begin: int, end: int) -> int:
     """The last code point of values[begin:end], which is not empty."""
     i = end - 1
@@ -81,7 +77,7 @@ def _end_without_citations(values: np.ndarray, begin: int, end: int) -> int:
             i = after
             continue
         i += 1
-        if not _is_space(values[i - 1]):
+        if not is_space(values[i - 1]):
             last = i
     return last
 
@@ -131,9 +127,9 @@ def measure_lines(
         stop, continued = line_end(values, i, end)
         newlines += stop < end
         first, last = i, stop
-        while first < last and _is_space(values[first]):
+        while first < last and is_space(values[first]):
             first += 1
-        while first < last and _is_space(values[last - 1]):
+        while first < last and is_space(values[last - 1]):
             last -= 1
         blanks = stop - i - (last - first) + (stop < end)
         i = stop + 1

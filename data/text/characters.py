@@ -14,9 +14,12 @@ a separator. All of U+2000 to U+2BFF is punctuation and symbols here.
 """
 
 import unicodedata
+from typing import Any
 
 import numba
 import numpy as np
+
+from data.text.inner import inner
 
 SEPARATOR, LETTER, SINGLE, MARK = 0, 1, 2, 3
 
@@ -71,7 +74,7 @@ def character_class(code_point: int | np.int64) -> int | np.int64:
 
 
 @numba.njit(nogil=True, cache=True)
-def decode(values: np.ndarray, i: int) -> tuple[int | np.int64, int]:
+def decode(values: np.ndarray, i: int) -> tuple[Any, int]:
     """(code point, its length in bytes) of valid UTF-8 at position i."""
     c = np.int64(values[i])
     if c < 0x80:
@@ -82,3 +85,9 @@ def decode(values: np.ndarray, i: int) -> tuple[int | np.int64, int]:
         return (c & 0x0F) << 12 | (np.int64(values[i + 1]) & 0x3F) << 6 | np.int64(values[i + 2]) & 0x3F, 3
     high = (c & 0x07) << 18 | (np.int64(values[i + 1]) & 0x3F) << 12
     return high | (np.int64(values[i + 2]) & 0x3F) << 6 | np.int64(values[i + 3]) & 0x3F, 4
+
+
+@inner
+def is_space(byte: int) -> bool:
+    """Whether a byte is ASCII white space."""
+    return byte == 32 or 9 <= byte <= 13

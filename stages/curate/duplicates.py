@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from data.dedup.banding import NearDuplicateSettings
 from data.dedup.duplicates import exact_duplicates, near_duplicates, rank
-from data.dedup.signatures import FINGERPRINT
+from data.dedup.signatures import FINGERPRINT, column_values, open_signatures
 from stages.curate.corpus import Corpus, ids_of
 from stages.curate.losses import KNOWN_TEXT
 from stages.curate.settle import EXACT, NEAR
@@ -34,7 +34,9 @@ def ranks(corpus: Corpus) -> np.ndarray:
         heldout=np.concatenate([nothing.astype(bool), corpus.heldout]),
         quality=np.concatenate([nothing, corpus.quality]),
         num_bytes=np.concatenate([nothing, corpus.num_bytes]),
-        fingerprints=np.concatenate([_fingerprints(shard.signatures) for shard in shards]),
+        fingerprints=np.concatenate(
+            [column_values(open_signatures(shard), FINGERPRINT, np.uint64) for shard in shards]
+        ),
         ids=pa.chunked_array([ids_of(shard.texts) for shard in shards]),
     )
 
@@ -107,10 +109,3 @@ def _remove_in_favour(corpus: Corpus, what: str, survivor: np.ndarray, score: np
     ):
         rows = np.flatnonzero(chosen)
         corpus.drop(what + text, rows, own_score[rows], own[rows])
-
-
-def _fingerprints(signatures: Path) -> np.ndarray:
-    """uint64[n, 2]."""
-    prints = column(read_arrow(signatures), FINGERPRINT)
-    values = np.frombuffer(prints.buffers()[1], np.uint64)[2 * prints.offset : 2 * (prints.offset + len(prints))]
-    return values.reshape(-1, 2)
