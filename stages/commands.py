@@ -142,7 +142,7 @@ def _names(entries: Iterable[manifest.InputEntry]) -> str:
 
 
 def _seen(arguments: argparse.Namespace) -> None:
-    from stages.pretrain.seen import read_past, seen, summary, write_lines
+    from stages.pretrain.batches.seen import read_past, seen, summary, write_lines
 
     if arguments.out:
         check_place(arguments.out)

@@ -19,7 +19,7 @@ def load_scored_model(model: Artifact) -> Any:
         if not (model.path / "hf").is_dir():
             raise InputError(f"{model.path.name} has no Hugging Face form to evaluate; export one: export.forms")
         return load(model.path / "hf")
-    from stages.pretrain.checkpoint import load_model
+    from stages.pretrain.checkpoints.checkpoint import load_model
 
     return load_model(model.path)
 

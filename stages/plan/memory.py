@@ -14,8 +14,8 @@ million parameters, bf16, every way to compute attention that a CPU has): with 2
 from dataclasses import asdict, dataclass
 
 from stages.plan.compute import parameters
-from stages.pretrain.attention import BLOCK_TOKENS
 from stages.pretrain.config import ModelConfig, PretrainConfig
+from stages.pretrain.model.attention import BLOCK_TOKENS
 
 FLOAT_BYTES = 4
 MOMENTS_BYTES = 8

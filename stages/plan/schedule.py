@@ -6,8 +6,8 @@ from typing import Any
 
 from data.order.batches import SampleOrder
 from data.order.packing import bucket_sequences
+from stages.pretrain.batches.phases import train_phases
 from stages.pretrain.config import LENGTH_BUCKETS, PretrainConfig
-from stages.pretrain.phases import train_phases
 
 CHECKPOINT_BYTES_PER_PARAMETER = 12  # float32 weight and both moments
 

@@ -45,7 +45,7 @@ class Exporters:
         threads: int,
     ) -> None:
         """shape: resolved."""
-        from stages.pretrain.model import build, huggingface_config
+        from stages.pretrain.model.build import build, huggingface_config
 
         few = shape.model_copy(update={"num_layers": min(MOST_LAYERS, shape.num_layers)})
         self.model = build(huggingface_config(few, vocabulary_size=vocabulary_size, eos_id=eos_id)).eval()

@@ -8,7 +8,7 @@ This package's supervising side imports no torch; the training processes are `st
 
 from stages.base import One, Stage
 from stages.pretrain.config import PretrainConfig
-from stages.pretrain.supervisor import forget, pretrain
+from stages.pretrain.supervision.supervisor import forget, pretrain
 from stages.pretrain.trials import trial
 
 __all__ = ["STAGE", "trial"]

@@ -10,7 +10,11 @@ from typing import Literal, Self
 from pydantic import Field, model_validator
 
 from stages.config import StageConfig, runtime, shared
-from stages.pretrain.shape import ModelConfig
+from stages.pretrain.memory.settings import MemorySettings
+from stages.pretrain.model.shape import ModelConfig
+from stages.pretrain.monitor.settings import MonitorSettings
+from stages.pretrain.optimise.settings import OptimiseSettings
+from stages.pretrain.parallel.settings import ParallelSettings
 
 LENGTH_BUCKETS = "length-buckets"
 
@@ -36,7 +40,7 @@ class LengthPhase(StageConfig):
     longest_tokens: int = Field(ge=1, description="Tokens in the longest sequence, a power of two")
 
 
-class PretrainConfig(StageConfig):
+class PretrainConfig(OptimiseSettings, MemorySettings, ParallelSettings, MonitorSettings):
     """How the model is trained. Batch sizes are those of the global batch, whatever the number of processes."""
 
     model: ModelConfig = shared(ModelConfig)
@@ -79,33 +83,7 @@ class PretrainConfig(StageConfig):
     sequence_tokens: int = Field(
         256, ge=2, description="Tokens in one training sequence; with length-buckets in the longest, a power of two"
     )
-    batch_sequences: int = Field(
-        8,
-        ge=1,
-        description="Sequences in one optimizer step, over all processes; of shorter ones, as many as have the same "
-        "number of tokens",
-    )
-    num_steps: int = Field(800, ge=1, description="Optimizer steps")
     seed: int = Field(1, ge=0, lt=2**63, description="Seed of the initial weights and of the order of the data")
-
-    learning_rate: float = Field(3e-3, gt=0, description="Peak learning rate")
-    warmup_ratio: float = Field(
-        0.05, ge=0, le=1, description="Share of the steps over which the learning rate rises linearly"
-    )
-    final_learning_rate_ratio: float = Field(
-        0.05, ge=0, le=1, description="Last learning rate of the cosine, as a share of the peak"
-    )
-    beta1: float = Field(0.9, ge=0, lt=1, description="Decay of AdamW's first moment")
-    beta2: float = Field(0.95, ge=0, lt=1, description="Decay of AdamW's second moment")
-    epsilon: float = Field(1e-8, gt=0, description="AdamW's epsilon")
-    weight_decay: float = Field(0.1, ge=0, description="AdamW's decoupled weight decay, on matrices")
-    decay_embeddings: bool = Field(
-        True, description="Whether weight decay applies to the embedding matrix too (never to norms)"
-    )
-    gradient_clip_norm: float = Field(1.0, gt=0, description="Largest global norm of the gradient")
-    precision: Literal["bf16", "fp32"] = Field(
-        "bf16", description="Precision of matrix products; weights and optimizer states are float32 in both"
-    )
 
     checkpoint_every_steps: int = Field(
         200, ge=1, description="A durable checkpoint after every so many steps, and after the last"
@@ -122,10 +100,6 @@ class PretrainConfig(StageConfig):
         description="The last checkpoint is unhealthy if its held-out loss is above the one before times this",
     )
 
-    num_processes: int = runtime(
-        1, rounding=True, ge=1, description="Training processes on this machine; more than one: FSDP2"
-    )
-    threads: int = runtime(2, rounding=True, ge=1, description="CPU threads of each process")
     micro_batch_sequences: int = runtime(
         8,
         rounding=True,
@@ -164,9 +138,6 @@ class PretrainConfig(StageConfig):
     )
     cache_directory: str = runtime("", description="Folder on this machine that holds what was read of shards_url")
     cache_bytes: int = runtime(20_000_000_000, gt=0, description="Most bytes in cache_directory")
-    collective_timeout_seconds: float = runtime(
-        600.0, gt=0, description="A collective operation that takes longer ends its process"
-    )
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:

@@ -8,9 +8,9 @@ runs/<key>/
   result.json               left by the workers of a finished attempt: peak memory and the like
   peak_memory.json          most bytes that all processes of one attempt held together, the highest of all attempts
   incidents.jsonl           one line for each attempt that did not end well, and what was done about it
-  excluded.json             batches that are left out (see stages.pretrain.exclusions)
+  excluded.json             batches that are left out (see stages.pretrain.batches.exclusions)
   failures/rank-<n>.json    why a process of the last attempt ended
-  checkpoints/step-<n>/     see stages.pretrain.checkpoint
+  checkpoints/step-<n>/     see stages.pretrain.checkpoints.checkpoint
 """
 
 from collections.abc import Mapping
@@ -24,8 +24,8 @@ from data.errors import InputError
 from stages.files import write_json
 from stages.fingerprint import digest
 from stages.journal import read_events
+from stages.pretrain.batches.exclusions import Draws
 from stages.pretrain.config import PretrainConfig
-from stages.pretrain.exclusions import Draws
 
 METRICS, TIMING = "metrics.jsonl", "timing.jsonl"
 

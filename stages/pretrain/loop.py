@@ -1,7 +1,7 @@
 """The training step, spelled out in the order in which it happens, and the loop around it.
 
 The loss of a step is the sum over all target tokens of the global batch divided by their number, whatever the number of
-processes and micro-batches. What attends to what within a sequence is said by `stages.pretrain.attention`.
+processes and micro-batches. What attends to what within a sequence is said by `stages.pretrain.model.attention`.
 """
 
 import math
@@ -12,17 +12,17 @@ from typing import TYPE_CHECKING, Any
 
 from data.errors import InputError
 from data.order.loader import IGNORE, BatchLoader
-from stages.pretrain import checkpoint
-from stages.pretrain.attention import Attention
-from stages.pretrain.checkpoint import StepState
+from stages.pretrain.batches.exclusions import Draws, before
+from stages.pretrain.batches.feed import Fed, Feed, Rows
+from stages.pretrain.checkpoints import checkpoint
+from stages.pretrain.checkpoints.checkpoint import StepState
+from stages.pretrain.checkpoints.tensors import model_tensors, optimizer_tensors, state_digest
 from stages.pretrain.config import PretrainConfig
-from stages.pretrain.exclusions import Draws, before
 from stages.pretrain.faults import Hook
-from stages.pretrain.feed import Fed, Feed, Rows
-from stages.pretrain.optim import learning_rate, set_learning_rate
-from stages.pretrain.parallel import Ranks, reduce_gradients, reshard
-from stages.pretrain.records import Records
-from stages.pretrain.tensors import model_tensors, optimizer_tensors, state_digest
+from stages.pretrain.model.attention import Attention
+from stages.pretrain.monitor.records import Records
+from stages.pretrain.optimise.optimizer import learning_rate, set_learning_rate
+from stages.pretrain.parallel.spread import Ranks, reduce_gradients, reshard
 
 if TYPE_CHECKING:
     from collections.abc import Callable

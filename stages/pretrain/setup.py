@@ -3,17 +3,20 @@
 from pathlib import Path
 
 from data.errors import InputError
-from stages.pretrain import checkpoint, model, optim, parallel
-from stages.pretrain.attention import Attention, implementation
-from stages.pretrain.checkpoint import StepState
+from stages.pretrain.batches.exclusions import before
+from stages.pretrain.batches.feed import Feed
+from stages.pretrain.batches.sequences import Sequences, open_heldout, open_train
+from stages.pretrain.checkpoints import checkpoint
+from stages.pretrain.checkpoints.checkpoint import StepState
 from stages.pretrain.config import PretrainConfig
-from stages.pretrain.exclusions import before
 from stages.pretrain.faults import load_hook
-from stages.pretrain.feed import Feed
 from stages.pretrain.job import Job
 from stages.pretrain.loop import Training
-from stages.pretrain.parallel import Ranks
-from stages.pretrain.sequences import Sequences, open_heldout, open_train
+from stages.pretrain.model import build as model
+from stages.pretrain.model.attention import Attention, implementation
+from stages.pretrain.optimise import optimizer as optim
+from stages.pretrain.parallel import spread as parallel
+from stages.pretrain.parallel.spread import Ranks
 
 
 def set_up(job: Job) -> tuple[Training, StepState]:

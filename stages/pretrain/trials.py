@@ -13,11 +13,11 @@ from typing import Any
 from data.errors import InputError
 from stages import manifest
 from stages.errors import BAD_INPUT, TRY_AGAIN, TryAgain
-from stages.pretrain import checkpoint
-from stages.pretrain.attempt import Workers, explain, log_tail
+from stages.pretrain.batches.exclusions import Draws
+from stages.pretrain.checkpoints import checkpoint
 from stages.pretrain.config import LENGTH_BUCKETS, ModelConfig, PretrainConfig
-from stages.pretrain.exclusions import Draws
 from stages.pretrain.job import make_job, read_lines
+from stages.pretrain.supervision.attempt import Workers, explain, log_tail
 
 MOST_DRAWS = 20_000
 
@@ -76,7 +76,7 @@ def to_the_longest(config: PretrainConfig, tokens: Path, *, steps: int, draws: i
     """
     if config.packing != LENGTH_BUCKETS:
         return (), [config.sequence_tokens] * steps
-    from stages.pretrain.sequences import open_train
+    from stages.pretrain.batches.sequences import open_train
 
     order = open_train(config, tokens, local=True).order
     lengths = [order.samples_of_draw(draw).length for draw in range(max(steps, min(draws, MOST_DRAWS)))]

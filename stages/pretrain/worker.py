@@ -22,8 +22,8 @@ from stages.disk import says_full
 from stages.errors import BAD_INPUT, FAILED, OK, TRY_AGAIN
 from stages.files import write_json
 from stages.pretrain.job import Job, RunDirectory
-from stages.pretrain.processes import die_with_parent
-from stages.pretrain.supervise import ROLL_BACK
+from stages.pretrain.supervision.processes import die_with_parent
+from stages.pretrain.supervision.supervise import ROLL_BACK
 
 
 def main(job_path: str) -> int:
@@ -48,7 +48,7 @@ def work(job: Job) -> None:
     """Build everything, load the checkpoint that the job names, and train to the end."""
     gc.disable()  # what is imported and set up stays; looking through it for garbage takes a sixth of the time
     from stages.pretrain.loop import train
-    from stages.pretrain.records import Records
+    from stages.pretrain.monitor.records import Records
     from stages.pretrain.setup import set_up
 
     training, state = set_up(job)

@@ -36,9 +36,9 @@ from data.shards.cache import BlockCache
 from data.shards.index import read_index
 from data.shards.remote import RemoteShards
 from data.shards.streams import Block, LocalShards, ShardFiles, open_streams
+from stages.pretrain.batches.sequences import TRAIN, open_train
 from stages.pretrain.config import PretrainConfig
 from stages.pretrain.job import METRICS, TIMING, read_lines
-from stages.pretrain.sequences import TRAIN, open_train
 from stages.store import Artifact, Store
 from tests.benchmarks.harness import measure, report
 from tests.services.proxy import FaultProxy, Faults

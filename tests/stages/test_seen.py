@@ -17,14 +17,15 @@ from stages.base import Facts, derive, execute
 from stages.commands import add_commands
 from stages.errors import TryAgain
 from stages.journal import Journal
-from stages.pretrain import STAGE, checkpoint
-from stages.pretrain.checkpoint import StepState
+from stages.pretrain import STAGE
+from stages.pretrain.batches.documents import documents_of_draw
+from stages.pretrain.batches.exclusions import Draws
+from stages.pretrain.batches.seen import lines, read_past, seen, summary, write_lines
+from stages.pretrain.batches.sequences import Sequences, open_train
+from stages.pretrain.checkpoints import checkpoint
+from stages.pretrain.checkpoints.checkpoint import StepState
 from stages.pretrain.config import PretrainConfig
-from stages.pretrain.documents import documents_of_draw
-from stages.pretrain.exclusions import Draws
 from stages.pretrain.job import make_job
-from stages.pretrain.seen import lines, read_past, seen, summary, write_lines
-from stages.pretrain.sequences import Sequences, open_train
 from stages.store import Artifact, Store
 from tests.end_to_end.shell import run
 from tests.stages.pretrain import micro

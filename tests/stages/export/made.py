@@ -12,8 +12,8 @@ from stages.base import Facts, Inputs, Job, Stage, execute
 from stages.config import StageConfig
 from stages.curate.artifact import file_path
 from stages.journal import Journal
-from stages.pretrain import checkpoint
-from stages.pretrain.model import config_values
+from stages.pretrain.checkpoints import checkpoint
+from stages.pretrain.model.build import config_values
 from stages.store import Artifact, Store
 from tests.data import texts
 
@@ -116,8 +116,8 @@ def publish_checkpoint(store: Store, made: Any, step: int = 7) -> Artifact:
     """A checkpoint as pretraining saves it."""
     import torch
 
-    from stages.pretrain.parallel import Ranks
-    from stages.pretrain.tensors import model_tensors
+    from stages.pretrain.checkpoints.tensors import model_tensors
+    from stages.pretrain.parallel.spread import Ranks
 
     def fill(folder: Path) -> None:
         state = checkpoint.StepState(

@@ -20,8 +20,8 @@ from stages.plan.memory import (
     weight_copies,
 )
 from stages.plan.schedule import disk, reading
+from stages.pretrain.batches.phases import train_phases
 from stages.pretrain.config import ModelConfig, PretrainConfig
-from stages.pretrain.phases import train_phases
 
 SHAPES = {
     "grouped queries, tied": ModelConfig(
@@ -35,8 +35,8 @@ VOCABULARY = 704
 
 
 def build(shape: ModelConfig, attention: str = "sdpa"):  # type: ignore[no-untyped-def]
-    from stages.pretrain.attention import implementation
-    from stages.pretrain.model import build, huggingface_config, initialise
+    from stages.pretrain.model.attention import implementation
+    from stages.pretrain.model.build import build, huggingface_config, initialise
 
     model = build(huggingface_config(shape, vocabulary_size=VOCABULARY, eos_id=2), implementation(attention))
     initialise(model, seed=1, std=shape.initializer_std, num_layers=shape.num_layers)
@@ -108,9 +108,9 @@ def test_activations_are_what_autograd_keeps(
 ) -> None:
     import torch
 
-    from stages.pretrain.attention import Attention
-    from stages.pretrain.feed import Rows
+    from stages.pretrain.batches.feed import Rows
     from stages.pretrain.loop import summed_loss
+    from stages.pretrain.model.attention import Attention
 
     pretrain = PretrainConfig(
         precision=precision, attention=attention, cross_document_attention=across, sequence_tokens=128
@@ -175,7 +175,7 @@ class Held(TorchDispatchMode):
 def test_a_mask_takes_what_is_planned_for_it(attention: str, precision: str, tokens: int) -> None:
     import torch
 
-    from stages.pretrain.attention import Attention
+    from stages.pretrain.model.attention import Attention
 
     settings = {"sequence_tokens": tokens, "attention": attention, "precision": precision}
     pretrain = PretrainConfig.model_validate({**settings, "model": {"context_tokens": tokens}})

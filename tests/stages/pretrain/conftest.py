@@ -3,9 +3,9 @@ from pathlib import Path
 
 import pytest
 
-from stages.pretrain.checkpoint import StepState
+from stages.pretrain.batches.exclusions import Draws
+from stages.pretrain.checkpoints.checkpoint import StepState
 from stages.pretrain.config import PretrainConfig
-from stages.pretrain.exclusions import Draws
 from stages.pretrain.loop import Training
 from tests.stages.pretrain import micro
 

@@ -14,8 +14,8 @@ from stages.cli import run_and_exit
 from stages.config import StageConfig
 from stages.journal import Event, Journal
 from stages.pretrain import STAGE
+from stages.pretrain.batches.exclusions import Draws
 from stages.pretrain.config import ModelConfig, PretrainConfig
-from stages.pretrain.exclusions import Draws
 from stages.pretrain.job import Job as WorkerJob
 from stages.store import Artifact, Store
 from tests.data.shards.shard_files import index_folder
@@ -103,7 +103,7 @@ def pretrain_job(config: PretrainConfig, store: Store, *, hook: str = "") -> Job
 
 
 def _with_hook(hook: str) -> Stage:
-    from stages.pretrain.supervisor import pretrain
+    from stages.pretrain.supervision.supervisor import pretrain
 
     def run(config: PretrainConfig, inputs: Inputs, out: Path, journal: Journal) -> Facts:
         return pretrain(config, inputs, out, journal, hook=hook)

@@ -14,12 +14,12 @@ import torch
 from torch.distributed.tensor import DTensor
 from torch.distributed.tensor.debug import CommDebugMode
 
+from stages.pretrain.checkpoints.tensors import state_digest
 from stages.pretrain.job import Job
 from stages.pretrain.loop import measure, summed_loss, train_step
-from stages.pretrain.parallel import reduce_gradients
-from stages.pretrain.processes import die_with_parent
+from stages.pretrain.parallel.spread import reduce_gradients
 from stages.pretrain.setup import set_up
-from stages.pretrain.tensors import state_digest
+from stages.pretrain.supervision.processes import die_with_parent
 
 WAITED = (0.25, 1.5, 0.0)  # seconds for data, by rank
 

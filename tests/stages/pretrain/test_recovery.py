@@ -13,12 +13,12 @@ import pytest
 from data.errors import InputError
 from data.order.batches import SampleOrder
 from stages.journal import Journal
-from stages.pretrain import supervisor
-from stages.pretrain.documents import documents_of_draw
-from stages.pretrain.exclusions import Draws, read_exclusions
+from stages.pretrain.batches.documents import documents_of_draw
+from stages.pretrain.batches.exclusions import Draws, read_exclusions
+from stages.pretrain.batches.sequences import Sequences, open_train
 from stages.pretrain.job import Job, RunDirectory, read_lines
-from stages.pretrain.sequences import Sequences, open_train
-from stages.pretrain.supervise import ROLL_BACK, Ending
+from stages.pretrain.supervision import supervisor
+from stages.pretrain.supervision.supervise import ROLL_BACK, Ending
 from stages.store import Store
 from tests.stages.pretrain import micro
 

@@ -17,12 +17,12 @@ import psutil
 import pytest
 
 from stages.pretrain import trial
-from stages.pretrain.checkpoint import load_model
+from stages.pretrain.batches.documents import documents_of_draw
+from stages.pretrain.batches.exclusions import Exclusion, write_exclusions
+from stages.pretrain.batches.sequences import open_train
+from stages.pretrain.checkpoints.checkpoint import load_model
 from stages.pretrain.config import PretrainConfig
-from stages.pretrain.documents import documents_of_draw
-from stages.pretrain.exclusions import Exclusion, write_exclusions
 from stages.pretrain.job import RunDirectory, read_lines
-from stages.pretrain.sequences import open_train
 from stages.store import Artifact, Store
 from tests.stages.pretrain import faults, micro
 

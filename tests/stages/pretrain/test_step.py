@@ -10,11 +10,11 @@ import torch
 
 from data.errors import InputError
 from data.order.loader import IGNORE, Batch
-from stages.pretrain.checkpoint import StepState
+from stages.pretrain.checkpoints.checkpoint import StepState
 from stages.pretrain.faults import no_fault
 from stages.pretrain.job import RunDirectory
 from stages.pretrain.loop import NonFinite, StepResult, Training, after, save, train_step
-from stages.pretrain.records import Records
+from stages.pretrain.monitor.records import Records
 from tests.stages.pretrain import micro
 from tests.stages.pretrain.conftest import Build
 

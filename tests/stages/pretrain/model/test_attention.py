@@ -1,0 +1,224 @@
+"""A user relies on: a document is learnt from as if it stood alone, whatever computes attention and however many rows
+stand beside it.
+"""
+
+from collections.abc import Iterator
+from contextlib import AbstractContextManager
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch.nn.attention.flex_attention import BlockMask, create_block_mask
+
+from data.errors import InputError
+from stages.pretrain.batches.sequences import Sequences
+from stages.pretrain.loop import summed_loss
+from stages.pretrain.model.attention import BACKENDS, Attention, implementation
+from stages.pretrain.model.build import build, huggingface_config, initialise
+from stages.pretrain.parallel.spread import Ranks
+from stages.pretrain.setup import attention
+from tests.stages.pretrain import micro
+from tests.stages.pretrain.conftest import Build
+
+# What torch itself does on the way to flex_attention.
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:.*torch.jit.script_method:DeprecationWarning"),
+    pytest.mark.filterwarnings("ignore:flex_attention called without torch.compile:UserWarning"),
+]
+
+VOCABULARY = 101
+FIRST, SECOND = 5, 6  # tokens of the two documents of a row
+
+
+@pytest.fixture(autouse=True)
+def flex_by_its_definition() -> Iterator[None]:
+    """torch.compile would take a minute for flex_attention on a CPU; uncompiled it is plain tensor operations."""
+    with torch.compiler.set_stance("force_eager"):
+        yield
+
+
+def made(backend: str) -> torch.nn.Module:
+    shape = micro.MODEL.model_copy(update={"context_tokens": 64})
+    config = huggingface_config(shape, vocabulary_size=VOCABULARY, eos_id=2)
+    model = build(config, implementation(backend))
+    initialise(model, seed=1, std=0.3, num_layers=shape.num_layers)
+    return model
+
+
+def logits(model: torch.nn.Module, how: Attention, ids: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
+    with torch.no_grad():
+        return model(input_ids=ids, use_cache=False, **how.arguments(positions)).logits
+
+
+def rows(count: int, *, seed: int = 0) -> torch.Tensor:
+    generator = torch.Generator().manual_seed(seed)
+    return torch.randint(3, VOCABULARY, (count, FIRST + SECOND), generator=generator)
+
+
+def packed(count: int) -> torch.Tensor:
+    """int32[count, 11]: positions of rows of two documents each; the last row holds one more, so that rows differ."""
+    positions = torch.cat([torch.arange(FIRST), torch.arange(SECOND)]).int().repeat(count, 1)
+    positions[-1, -2:] = torch.tensor([0, 1])
+    return positions
+
+
+def computing_in(dtype: torch.dtype) -> AbstractContextManager[Any]:
+    """As a training computes its matrix products."""
+    return torch.autocast("cpu", dtype=torch.bfloat16, enabled=dtype == torch.bfloat16)
+
+
+@pytest.mark.parametrize(("dtype", "error"), [(torch.float32, 1e-5), (torch.bfloat16, 0.05)])
+@pytest.mark.parametrize("num_rows", [1, 3])
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_another_document_in_the_row_changes_nothing(
+    backend: str, num_rows: int, dtype: torch.dtype, error: float
+) -> None:
+    model, how = made(backend), Attention(backend, True, dtype)
+    ids, positions = rows(num_rows), packed(num_rows)
+    with computing_in(dtype):
+        found = logits(model, how, ids, positions)
+        other = ids.clone()
+        other[:, :FIRST] = rows(num_rows, seed=1)[:, :FIRST]
+        changed = logits(model, how, other, positions)
+        assert torch.equal(changed[:, FIRST:], found[:, FIRST:])
+        assert not torch.allclose(changed[:, :FIRST], found[:, :FIRST], atol=10 * error)
+        alone = logits(model, how, ids[:1, FIRST:-2], positions[:1, FIRST:-2])
+        assert torch.allclose(alone, found[:1, FIRST:-2], atol=error)
+        last = logits(model, how, ids[-1:, -2:], positions[-1:, -2:])
+        assert torch.allclose(last, found[-1:, -2:], atol=error), "the third document of a row"
+    assert found.dtype == dtype
+
+
+@pytest.mark.parametrize("num_rows", [1, 3])
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_positions_alone_would_not_do_and_attention_across_documents_is_a_choice(backend: str, num_rows: int) -> None:
+    """The negative control: with the same positions but no isolation, the first document shows in the second."""
+    model, ids = made(backend), rows(num_rows)
+    other = ids.clone()
+    other[:, :FIRST] = rows(num_rows, seed=1)[:, :FIRST]
+    across, positions = Attention(backend, False, torch.float32), torch.arange(FIRST + SECOND).repeat(num_rows, 1)
+    found = logits(model, across, ids, positions)
+    assert not torch.allclose(logits(model, across, other, positions)[:, FIRST:], found[:, FIRST:], atol=1e-3)
+    plain = logits(made("sdpa"), Attention("sdpa", False, torch.float32), ids, positions)
+    assert torch.allclose(found, plain, atol=1e-5)
+    reset = logits(model, across, ids, packed(num_rows)), logits(model, across, other, packed(num_rows))
+    assert not torch.allclose(reset[0][:, FIRST:], reset[1][:, FIRST:], atol=1e-3)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_long_rows_whose_first_blocks_are_masked_are_right(backend: str) -> None:
+    """Kernels take keys in blocks of up to 512."""
+    tokens, border = 1300, 1100
+    model, how = made(backend), Attention(backend, True, torch.float32)
+    generator = torch.Generator().manual_seed(0)
+    ids = torch.randint(3, VOCABULARY, (1, tokens), generator=generator)
+    positions = torch.cat([torch.arange(border), torch.arange(tokens - border)])[None]
+    found = logits(model, how, ids, positions)
+    assert torch.isfinite(found).all()
+    assert torch.allclose(logits(model, how, ids[:, border:], positions[:, border:]), found[:, border:], atol=1e-5)
+
+
+@pytest.mark.parametrize("backend", ["sdpa", "eager"])
+def test_gradients_do_not_cross_documents(backend: str) -> None:
+    model, how = made(backend), Attention(backend, True, torch.float32)
+    embedded = model.get_input_embeddings()(rows(2)).detach().requires_grad_()
+    arguments = how.arguments(packed(2))
+    found = model(inputs_embeds=embedded, use_cache=False, **arguments).logits
+    found[:, FIRST : FIRST + 2].sum().backward()
+    assert embedded.grad is not None
+    assert not embedded.grad[:, :FIRST].any() and embedded.grad[:, FIRST : FIRST + 2].any()
+
+
+@pytest.fixture
+def nothing_is_guessed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both functions of transformers that read a mask or positions fail."""
+    from transformers import masking_utils
+
+    def guess(*arguments: Any, **settings: Any) -> None:
+        raise AssertionError("transformers looked into what it was given")
+
+    for name in ("find_packed_sequence_indices", "_ignore_causal_mask_sdpa"):
+        assert hasattr(masking_utils, name)
+        monkeypatch.setattr(masking_utils, name, guess)
+
+
+@pytest.mark.parametrize("isolates", [True, False])
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_transformers_takes_what_it_is_given_and_guesses_nothing(
+    backend: str, isolates: bool, nothing_is_guessed: None
+) -> None:
+    positions = packed(1) if isolates else torch.arange(FIRST + SECOND)[None]
+    logits(made(backend), Attention(backend, isolates, torch.float32), rows(1), positions)
+
+
+@pytest.mark.parametrize("settings", [{}, {"packing": "length-buckets"}, {"cross_document_attention": True}])
+def test_neither_is_anything_guessed_in_a_training(
+    settings: dict[str, Any], build: Build, nothing_is_guessed: None
+) -> None:
+    training, _ = build(micro.config(**settings))
+    for step in range(12):
+        (micro_batch,) = training.train_feed.place(training.train.batch(step)).micro_batches
+        summed_loss(training.model, micro_batch, attention=training.attention, vocabulary_size=micro.VOCABULARY)
+
+
+@st.composite
+def segments(draw: st.DrawFn) -> torch.Tensor:
+    """int32[rows, tokens]: positions of rows of 1 to 700 tokens, in segments of 1 token to all of them."""
+    num_rows, tokens = draw(st.integers(1, 3)), draw(st.one_of(st.integers(1, 700), st.sampled_from([128, 256, 640])))
+    first = torch.zeros(num_rows, tokens, dtype=torch.int32)
+    for row in range(num_rows):
+        for start in sorted(draw(st.sets(st.integers(0, tokens - 1), max_size=6))):
+            first[row, start:] = start
+    return torch.arange(tokens, dtype=torch.int32) - first
+
+
+@settings(max_examples=60, deadline=None)
+@given(segments())
+def test_the_blocks_of_flex_are_those_of_the_dense_mask(positions: torch.Tensor) -> None:
+    num_rows, tokens = positions.shape
+    found = Attention("flex", True, torch.float32).arguments(positions)["attention_mask"]
+    first = torch.arange(tokens) - positions
+    expected = create_block_mask(
+        lambda row, head, query, key: (key <= query) & (key >= first[row, query]),
+        num_rows, None, tokens, tokens, device="cpu",
+    )  # fmt: skip
+    for ours, theirs in zip(found.as_tuple(), expected.as_tuple(), strict=True):
+        if isinstance(theirs, torch.Tensor):
+            assert ours.dtype == theirs.dtype and torch.equal(ours, theirs)
+        elif not callable(theirs):
+            assert ours == theirs
+
+
+def test_the_mask_is_small_and_of_the_type_that_attention_uses() -> None:
+    positions = packed(3)
+    masks = {
+        (backend, isolates): Attention(backend, isolates, torch.bfloat16).arguments(positions)["attention_mask"]
+        for backend in BACKENDS
+        for isolates in (True, False)
+    }
+    assert masks["sdpa", True].shape == masks["eager", True].shape == (3, 1, 11, 11)
+    assert masks["sdpa", True].dtype == masks["eager", False].dtype == torch.bfloat16
+    assert masks["eager", False].shape == (1, 1, 11, 11)
+    assert masks["sdpa", False] is None, "left to the causal kernel"
+    assert isinstance(masks["flex", True], BlockMask) and isinstance(masks["flex", False], BlockMask)
+    open_places = (masks["sdpa", True] == 0).sum((1, 2, 3)).tolist()
+    assert open_places == [15 + 21, 15 + 21, 15 + 10 + 3]
+
+
+@pytest.mark.parametrize("isolates", [True, False])
+def test_a_back_end_that_is_not_known_is_not_trusted_to_isolate(isolates: bool) -> None:
+    with pytest.raises(AssertionError, match="flash"):
+        Attention("flash", isolates, torch.float32).arguments(packed(1))
+    with pytest.raises(KeyError):
+        made("flash")
+
+
+def test_flex_is_refused_where_it_cannot_be_trained_with(tokens: Any) -> None:
+    from stages.pretrain.batches.sequences import open_train
+
+    config = micro.config(attention="flex", device="auto")
+    sequences: Sequences = open_train(config, tokens)
+    with pytest.raises(InputError, match="no backward pass on a CPU"):
+        attention(config, sequences, Ranks(0, 1, torch.device("cpu")))
