@@ -1,8 +1,6 @@
 """Removal of exact and near duplicates among shards of documents.
 
-*Rank* decides who survives: documents of a known corpus, then held-out text before training text, then the better one
-by quality score, then the longer one, then the smaller fingerprint of the text, then the smaller id. So the surviving
-texts depend neither on the order of the documents nor on their shards.
+Their rank decides who survives (`data.dedup.ranking`).
 
 *Exact* duplicates are equal once runs of white space are one space. Equal fingerprints are only candidates: the texts
 themselves are compared.
@@ -19,15 +17,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
 
 from data.dedup.band_join import Group, Run, join, load, make_groups, pick, save
 from data.dedup.banding import NearDuplicateSettings
 from data.dedup.candidates import NO_NGRAMS, GatherCandidates, read_candidates
 from data.dedup.signatures import BANDS, FINGERPRINT, NUM_NGRAMS, SKETCH, DocumentShard, open_signatures
 
-QUALITY_DIGITS = 6
 MOST_COMPARED = 32
 MOST_MEMBERS = 256
 RANKS = "ranks"
@@ -43,33 +38,6 @@ class NearDuplicates:
     num_too_short: int
     num_candidates: int
     num_compared: int
-
-
-def rank(
-    *,
-    known: np.ndarray,
-    heldout: np.ndarray,
-    quality: np.ndarray,
-    num_bytes: np.ndarray,
-    fingerprints: np.ndarray,
-    ids: pa.ChunkedArray | pa.Array,
-) -> np.ndarray:
-    """int64[n]: 0 for the document that survives against all others.
-
-    known, heldout: bool[n]. quality: float[n], higher is better. num_bytes: int64[n]. fingerprints: uint64[n, 2], or
-    the column `fingerprint` of the signatures. ids: strings, all different.
-    """
-    score = -np.round(np.asarray(quality, np.float64), QUALITY_DIGITS)
-    keys = [fingerprints[:, 0], -np.asarray(num_bytes, np.int64), score, ~heldout, ~known]
-    keys = [key for key in keys if (key[1:] != key[:-1]).any()] or keys[:1]
-    order = np.lexsort(keys)
-    repeats = np.zeros(len(order) + 1, bool)
-    repeats[1:-1] = np.all([key[order[1:]] == key[order[:-1]] for key in keys], axis=0)
-    tied = repeats[:-1] | repeats[1:]  # few, so that only their ids are compared
-    rows = order[tied]
-    by_id = _positions(np.asarray(pc.sort_indices(ids.take(pa.array(rows)))))
-    order[tied] = rows[np.lexsort((by_id, fingerprints[rows, 1], np.cumsum(~repeats[:-1])[tied]))]
-    return _positions(order)
 
 
 def exact_duplicates(shards: Sequence[DocumentShard], ranks: np.ndarray, scratch: Path, run: Run) -> np.ndarray:
@@ -246,17 +214,16 @@ def shared_buckets(keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 def _write_removed(folder: Path, task: int, rows: np.ndarray, survivor: np.ndarray, similarity: np.ndarray) -> None:
     removed = survivor >= 0
-    save(folder / f"removed-{task}", np.stack([rows[removed], rows[survivor[removed]]]))
-    save(folder / f"similarity-{task}", similarity[removed])
+    bits = similarity[removed].view(np.int64)
+    save(folder / f"removed-{task}", np.stack([rows[removed], rows[survivor[removed]], bits]))
 
 
 def _collect(folder: Path, num_tasks: int, num_documents: int) -> tuple[np.ndarray, np.ndarray]:
     """(survivor, similarity) of all documents."""
     survivor, similarity = np.full(num_documents, -1, np.int64), np.zeros(num_documents)
     for task in range(num_tasks):
-        rows, kept = load(folder / f"removed-{task}", np.int64).reshape(2, -1)
-        survivor[rows] = kept
-        similarity[rows] = load(folder / f"similarity-{task}", np.float64)
+        rows, kept, bits = load(folder / f"removed-{task}", np.int64).reshape(3, -1)
+        survivor[rows], similarity[rows] = kept, bits.view(np.float64)
     return survivor, similarity
 
 
@@ -267,12 +234,6 @@ def _num_without_ngrams(groups: Sequence[Group], alive: np.ndarray) -> int:
         total += int(((counts == 0) & alive[first : first + shard.num_documents]).sum())
         first += shard.num_documents
     return total
-
-
-def _positions(order: np.ndarray) -> np.ndarray:
-    positions = np.empty(len(order), np.int64)
-    positions[order] = np.arange(len(order))
-    return positions
 
 
 def _empty(folder: Path) -> Path:

@@ -1,7 +1,8 @@
 """A curated corpus as its readers find it.
 
 train/<domain>-<nnnnn>.parquet, heldout/<domain>-<nnnnn>.parquet: the documents (id, text, domain, group, source,
-language), in the order of the sources, FILE_BYTES of text or a little more in a file.
+language), in the order of the sources. The files of a domain are about equally large, and as large as FILE_BYTES
+allows them to be where the whole corpus is to make FILES of them.
 index/<split>/<domain>-<nnnnn>.arrow: the same documents' signatures, row by row, by which a later corpus is
 compared with this one.
 """
@@ -13,7 +14,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 TRAIN, HELDOUT = SPLITS = ("train", "heldout")
-FILE_BYTES = 64 << 20
+FILE_BYTES = (8 << 20, 64 << 20)  # of text, and a shard more at most
+FILES = 16
 NUMBER_DIGITS = 5
 
 

@@ -1,17 +1,18 @@
 """The record of what was dropped: every document with its reason, and a few of each reason to look at.
 
-dropped.parquet lists all; samples.parquet holds for each reason the NUM_SAMPLES documents with the smallest digest of
+dropped.parquet lists all; samples.parquet holds for each reason the NUM_SAMPLES documents with the smallest hash of
 (reason, id), with the beginning of their text, so that the choice is fair and the same for any order of work.
 """
 
-import hashlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from data.text.keys import hash_keys
 from stages.curate.tables import COMPRESSION, DROPPED, SAMPLES, few_at_a_time
 
 NUM_SAMPLES = 20
@@ -19,25 +20,32 @@ EXCERPT_CHARACTERS = 300
 ROW_GROUP_ROWS = 1 << 17
 
 
-def sample(dropped: pa.Table, texts: pa.LargeStringArray | None = None) -> pa.Table:
-    """The samples among dropped documents. texts: of the same rows; None for records that were never a text."""
-    rows = chosen_rows(dropped.column("reason").to_pylist(), dropped.column("id").to_pylist())
-    chosen = dropped.take(pa.array(rows, pa.int64()))
-    excerpts = [""] * len(rows) if texts is None else [texts[row].as_py()[:EXCERPT_CHARACTERS] for row in rows]
-    return chosen.append_column(SAMPLES.field("excerpt"), pa.array(excerpts, pa.string()))
+def sample(dropped: pa.Table, texts: pa.LargeStringArray | None = None, rows: np.ndarray | None = None) -> pa.Table:
+    """The samples among dropped documents. texts: None for records that were never a text. rows: int64, where among
+    the texts those of the dropped documents are."""
+    chosen = chosen_rows(dropped)
+    places = chosen if rows is None else rows[chosen]
+    whole = [""] * len(chosen) if texts is None else [texts[at].as_py() for at in places.tolist()]
+    excerpts = pa.array([text[:EXCERPT_CHARACTERS] for text in whole], pa.string())
+    return dropped.take(pa.array(chosen)).append_column(SAMPLES.field("excerpt"), excerpts)
 
 
-def chosen_rows(reasons: Sequence[str], ids: Sequence[str]) -> list[int]:
-    """The rows to show, by reason and then by digest."""
-    by_reason: dict[str, list[tuple[bytes, int]]] = {}
-    for row, (reason, name) in enumerate(zip(reasons, ids, strict=True)):
-        by_reason.setdefault(reason, []).append((digest(reason, name), row))
-    return [row for reason in sorted(by_reason) for _, row in sorted(by_reason[reason])[:NUM_SAMPLES]]
+def chosen_rows(dropped: pa.Table) -> np.ndarray:
+    """int64: the rows to show, by reason and then by hash."""
+    reasons, ids = (dropped.column(name).combine_chunks() for name in ("reason", "id"))
+    if not len(ids):
+        return np.zeros(0, np.int64)
+    by_hash = np.argsort(hashes(reasons, ids), kind="stable")
+    known = pc.array_sort_indices(names := reasons.dictionary_encode().dictionary)
+    place = pc.index_in(reasons, names.take(known)).to_numpy()
+    order = by_hash[np.argsort(place[by_hash], kind="stable")]
+    first = np.searchsorted(place[order], np.arange(len(names)))
+    return order[np.arange(len(order)) - first[place[order]] < NUM_SAMPLES]
 
 
-def digest(reason: str, name: str) -> bytes:
-    """What decides whether a document is shown."""
-    return hashlib.blake2b(f"{reason}\0{name}".encode(), digest_size=16).digest()
+def hashes(reasons: pa.StringArray, ids: pa.StringArray) -> np.ndarray:
+    """uint64[n]: what decides whether a document is shown."""
+    return hash_keys(pc.binary_join_element_wise(reasons, ids, "\0"))
 
 
 def dropped_table(
@@ -83,6 +91,5 @@ def write_samples(tables: Iterable[pa.Table], path: Path) -> None:
     found = SAMPLES.empty_table()
     for some in few_at_a_time(tables):
         every = pa.concat_tables([found, *some])
-        rows = chosen_rows(every.column("reason").to_pylist(), every.column("id").to_pylist())
-        found = every.take(pa.array(rows, pa.int64()))
+        found = every.take(pa.array(chosen_rows(every)))
     pq.write_table(found, path, compression=COMPRESSION)

@@ -3,6 +3,7 @@
 This is what the main process holds, about 60 bytes a document; texts and names stay in the shards' files.
 """
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -20,6 +21,7 @@ from stages.curate.work import read_arrow, whole_file, write_arrow
 DIRECTORY = pa.schema([("texts", pa.string()), ("num_documents", pa.int64())])
 RENAMED = pa.schema([("row", pa.int64()), ("name", pa.string())])
 KEPT = 0  # no fate
+IDS_IN_MEMORY = 64  # columns of names that a process keeps
 
 
 class Corpus:
@@ -32,8 +34,7 @@ class Corpus:
         self.first = np.cumsum([0, *(shard.num_documents for shard in self.shards)])
         self.num_documents = int(self.first[-1])
         self.num_known = sum(shard.num_documents for shard in known)
-        self.num_bytes = self._rows("num_bytes", np.int64)
-        self.quality = self._rows("quality", np.float64)
+        self.num_bytes, self.quality = self._rows(num_bytes=np.int64, quality=np.float64)
         self.heldout = np.zeros(self.num_documents, bool)
         self.fates: list[str] = []
         self.fate = np.zeros(self.num_documents, np.uint8)
@@ -46,7 +47,7 @@ class Corpus:
 
     def keys(self, name: str) -> np.ndarray:
         """uint64[num_documents]: id_hash or group_hash."""
-        return self._rows(name, np.uint64)
+        return self._rows(**{name: np.uint64})[0]
 
     def domains(self) -> tuple[list[str], np.ndarray]:
         """The names of the domains, in order, and the place of each document's domain among them."""
@@ -81,8 +82,13 @@ class Corpus:
         self.fate[rows] = self.fates.index(reason) + 1
         self.score[rows], self.survivor[rows] = score, survivor
 
-    def _rows(self, name: str, dtype: type) -> np.ndarray:
-        return np.concatenate([np.zeros(0, dtype), *(shard.rows(name) for shard in self.shards)])
+    def _rows(self, **columns: type) -> tuple[np.ndarray, ...]:
+        """Columns of `tables.ROWS`, by name, of the given types."""
+        found: tuple[np.ndarray, ...] = tuple(np.empty(self.num_documents, dtype) for dtype in columns.values())
+        for number, shard in enumerate(self.shards):
+            for values, of_shard in zip(found, shard.rows(*columns), strict=True):
+                values[self.rows_of(number)] = of_shard
+        return found
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -103,7 +109,7 @@ class Directory:
             ),
         }
         for name, table in tables.items():
-            with whole_file(self.folder / name) as path:
+            with whole_file(self.folder / name, written_anew=True) as path:
                 write_arrow(path, table)
 
     def names(self, places: np.ndarray) -> pa.StringArray:
@@ -112,12 +118,7 @@ class Directory:
         if not len(places):
             return pa.array([], pa.string())
         wanted, inverse = np.unique(places, return_inverse=True)
-        shard = np.searchsorted(first, wanted, side="right") - 1
-        parts = [
-            ids_of(Path(paths[number])).take(pa.array(wanted[shard == number] - first[number]))
-            for number in np.unique(shard).tolist()
-        ]
-        names = self.renamed(pa.concat_arrays(parts), wanted)
+        names = self.renamed(ids_at(paths, first, wanted), wanted)
         return names.take(pa.array(inverse))
 
     def renamed(self, names: pa.StringArray, places: np.ndarray) -> pa.StringArray:
@@ -143,6 +144,26 @@ def ids_of(texts: Path) -> pa.StringArray:
     return column(read_arrow(texts), "id")
 
 
+def ids_at(texts: Sequence[Path | str], first: np.ndarray, places: np.ndarray) -> pa.StringArray:
+    """The ids of documents as their shards have them. texts: of all shards. first: int64[shards + 1], the place of the
+    first document of each. places: int64[k], ascending."""
+    ends = np.searchsorted(places, first)
+    parts = [
+        _own_ids(texts[number], os.stat(texts[number]).st_mtime_ns).take(
+            pa.array(places[ends[number] : ends[number + 1]] - first[number])
+        )
+        for number in np.flatnonzero(np.diff(ends)).tolist()
+    ]
+    return pa.concat_arrays(parts or [pa.array([], pa.string())])
+
+
+@lru_cache(maxsize=IDS_IN_MEMORY)
+def _own_ids(texts: Path | str, written: int) -> pa.StringArray:
+    """A copy, which keeps no file mapped: nearly every shard is asked for the names of survivors in each other one."""
+    ids = ids_of(Path(texts))
+    return ids.take(pa.array(np.arange(len(ids))))
+
+
 @lru_cache(maxsize=2)
 def _opened(folder: Path, written: int) -> tuple[list[str], np.ndarray, np.ndarray, pa.StringArray]:
     shards, renamed = read_arrow(folder / "shards.arrow"), read_arrow(folder / "renamed.arrow")
@@ -154,14 +175,18 @@ def unique_names(corpus: Corpus, taken: np.ndarray) -> dict[int, str]:
     """Ids are unique in a corpus: one that is taken gets a number. Returns row -> its new name, of the rows that need
     one. taken: uint64, keys of further names that are not free."""
     keys = corpus.keys("id_hash")
-    order = np.argsort(keys, kind="stable")
-    repeats = np.zeros(len(keys), bool)
-    repeats[order[1:]] = keys[order[1:]] == keys[order[:-1]]
-    repeats |= np.isin(keys, taken)
+    in_order = np.sort(keys)  # much faster than an order of rows, which is needed of few
+    several = in_order[1:][in_order[1:] == in_order[:-1]]
+    repeats = np.isin(keys, taken) if len(taken) else np.zeros(len(keys), bool)
+    if len(several):
+        alike = np.flatnonzero(np.isin(keys, several))
+        order = alike[np.argsort(keys[alike], kind="stable")]
+        repeats[order[1:]] |= keys[order[1:]] == keys[order[:-1]]
     rows = np.flatnonzero(repeats)
     if not len(rows):
         return {}
-    return _numbered(rows, _ids_at(corpus, rows), np.union1d(keys, taken))
+    names = ids_at([shard.texts_path for shard in corpus.shards], corpus.first, rows).to_pylist()
+    return _numbered(rows, names, np.union1d(keys, taken))
 
 
 def _numbered(rows: np.ndarray, names: Sequence[str], taken: np.ndarray) -> dict[int, str]:
@@ -183,15 +208,4 @@ def _numbered(rows: np.ndarray, names: Sequence[str], taken: np.ndarray) -> dict
         numbers[name] = number
         used.add(candidate)
         found[row] = candidate
-    return found
-
-
-def _ids_at(corpus: Corpus, rows: np.ndarray) -> list[str]:
-    """The ids of rows (ascending) as their shards have them."""
-    found: list[str] = []
-    ends = np.searchsorted(rows, corpus.first)
-    for number, shard in enumerate(corpus.shards):
-        mine = rows[ends[number] : ends[number + 1]] - corpus.first[number]
-        if len(mine):
-            found += ids_of(shard.texts_path).take(pa.array(mine)).to_pylist()
     return found

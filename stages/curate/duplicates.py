@@ -1,5 +1,5 @@
 """Exact and near duplicates among all documents, known and own; who survives is decided by rank
-(`data.dedup.duplicates`)."""
+(`data.dedup.ranking`)."""
 
 import json
 import shutil
@@ -11,9 +11,10 @@ import numpy as np
 import pyarrow as pa
 
 from data.dedup.banding import NearDuplicateSettings
-from data.dedup.duplicates import exact_duplicates, near_duplicates, rank
+from data.dedup.duplicates import exact_duplicates, near_duplicates
+from data.dedup.ranking import rank
 from data.dedup.signatures import FINGERPRINT, column_values, open_signatures
-from stages.curate.corpus import Corpus, ids_of
+from stages.curate.corpus import Corpus, ids_at
 from stages.curate.losses import KNOWN_TEXT
 from stages.curate.settle import EXACT, NEAR
 from stages.curate.shard import column
@@ -28,6 +29,7 @@ Found = tuple[dict[str, np.ndarray], dict[str, Any]]
 def ranks(corpus: Corpus) -> np.ndarray:
     """int64[known and own documents]: 0 for the one that survives against all others, with the split as it is."""
     shards, num_known = corpus.document_shards(), corpus.num_known
+    texts, first = [shard.texts for shard in shards], np.cumsum([0, *(shard.num_documents for shard in shards)])
     nothing = np.zeros(num_known, np.int64)
     return rank(
         known=np.arange(num_known + corpus.num_documents) < num_known,
@@ -37,7 +39,7 @@ def ranks(corpus: Corpus) -> np.ndarray:
         fingerprints=np.concatenate(
             [column_values(open_signatures(shard), FINGERPRINT, np.uint64) for shard in shards]
         ),
-        ids=pa.chunked_array([ids_of(shard.texts) for shard in shards]),
+        ids=lambda rows: ids_at(texts, first, rows),
     )
 
 

@@ -52,7 +52,8 @@ class RemoveLines:
         if not folder.exists():
             documents = shard.documents()
             batch = pa.RecordBatch.from_arrays([column(documents, name) for name in DOCUMENTS.names], schema=DOCUMENTS)
-            sieve = Sieve(shard.source_number, shard.domain, batch, shard.rows("quality"))
+            (quality,) = shard.rows("quality")
+            sieve = Sieve(shard.source_number, shard.domain, batch, quality)
             table = np.asarray(column(read_arrow(self.table), "hash"))
             texts, removed_bytes, _ = remove_lines(sieve.texts, table, self.config.repeated_line_characters)
             before = sieve.num_bytes

@@ -25,7 +25,7 @@ from data.reading.web import read_page
 from stages.curate.source import PATTERNS, Kind, Source
 from stages.curate.sources import environment
 
-PART_BYTES = 64 << 20
+PART_BYTES = 15 << 20  # about a shard, so that the last tasks of a pass are short
 
 
 @dataclass(frozen=True, kw_only=True)

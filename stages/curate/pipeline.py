@@ -15,9 +15,12 @@ The work directory takes as much disk as the kept text does uncompressed, twice 
 """
 
 import json
+import os
 import shutil
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -38,10 +41,10 @@ from stages.curate.progress import watched
 from stages.curate.read import ReadAndJudge
 from stages.curate.settle import Settle, fates
 from stages.curate.shard import DROPPED_FILE, SAMPLES_FILE, TALLY_FILE, Shard
-from stages.curate.work import read_arrow
-from stages.curate.write import WriteFile, plan_files
+from stages.curate.work import read_arrow, whole_file
+from stages.curate.write import WriteFile, WriteRecords, plan_files
 from stages.executor import Executor, open_executor
-from stages.files import write_json
+from stages.files import fsync_directory, write_json
 from stages.journal import Journal
 
 WORK = "work"
@@ -66,6 +69,7 @@ class Curation:
         self.records: list[Path] = []
         self.overlaps: list[Path] = []
         self._ranks: np.ndarray | None = None
+        self._accounts, self._num_counted = Accounts([]), 0
 
     def read(self) -> None:
         """Read all sources and judge each document."""
@@ -144,14 +148,16 @@ class Curation:
         accounts = self.accounts()
         losses.require_small(accounts, self.config, self.shown)
         losses.warn(accounts, self.config, self.journal, self.shown)
-        files = list(plan_files(self.corpus))
-        written = self.map("write", WriteFile(directory=self.directory, out=self.out), files, "files")
-        assert written == [file.num_documents for file in files], "a file does not hold what was to be written"
-        dropped = (read_arrow(folder / DROPPED_FILE) for folder in self.records)
-        samples = (read_arrow(folder / SAMPLES_FILE) for folder in self.records)
-        audit.write_dropped(dropped, self.out / "dropped.parquet")
-        audit.write_samples(samples, self.out / "samples.parquet")
-        accounts.write(self.out / "accounting.parquet")
+        files, write = list(plan_files(self.corpus)), WriteFile(directory=self.directory, out=self.out)
+        folders = tuple(self.records)
+        records = [
+            WriteRecords(audit.write_dropped, folders, DROPPED_FILE, self.out / "dropped.parquet"),
+            WriteRecords(audit.write_samples, folders, SAMPLES_FILE, self.out / "samples.parquet"),
+        ]
+        written = self.map("write", _done, [*records, *(partial(write, file) for file in files)], "files")
+        assert written[len(records) :] == [file.num_documents for file in files], "not what was to be written"
+        with whole_file(self.out / "accounting.parquet") as path:
+            accounts.write(path)
         self.facts |= findings(self.config, accounts, self.read_shards, self.renamed)
 
     def map(self, name: str, function: Callable[[Any], Any], items: Iterable[Any], unit: str = "shards") -> list[Any]:
@@ -166,7 +172,12 @@ class Curation:
 
     def accounts(self) -> Accounts:
         """What is on record so far."""
-        return Accounts(read_arrow(folder / TALLY_FILE) for folder in self.records)
+        new = self.records[self._num_counted :]
+        if new:
+            tallies = (read_arrow(folder / TALLY_FILE) for folder in new)
+            self._accounts = Accounts(chain([self._accounts.table], tallies))
+            self._num_counted = len(self.records)
+        return self._accounts
 
     def _line_up(self, shards: Sequence[Shard]) -> None:
         """Number the documents, and give each a name of its own. Raises InputError if too much was lost so far."""
@@ -187,6 +198,17 @@ class Curation:
     def _run(self, name: str) -> Run:
         steps = iter(range(1, 1000))
         return lambda function, items: self.map(f"{name}, step {next(steps)}", function, items, "tasks")
+
+
+def _done(task: Callable[[], Any]) -> Any:
+    return task()
+
+
+def _sync_folders(out: Path) -> None:
+    """Bring the names of the artifact's files to the disk, without which FINISHED must not be there."""
+    for folder, folders, _ in os.walk(out):
+        folders[:] = [name for name in folders if name != WORK]
+        fsync_directory(Path(folder))
 
 
 def _with_whole_paths(config: CurateConfig) -> CurateConfig:
@@ -213,6 +235,7 @@ def curate(config: CurateConfig, out: Path, journal: Journal, key: str) -> Facts
         curation.settle()
         curation.require_both_sides()
         curation.write()
+    _sync_folders(out)
     write_json(out / FINISHED, curation.facts)
     shutil.rmtree(out / WORK)
     return Facts(facts=curation.facts)

@@ -5,7 +5,6 @@ and perplexity. What is kept stands in a shard's folder with its signatures, all
 what was dropped. Nothing here compares documents, so that it can stand before the held-out split without a leak.
 """
 
-import json
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from pathlib import Path
@@ -24,7 +23,7 @@ from stages.curate.parts import Part, ReadBatch, read_part
 from stages.curate.shard import DONE, Shard, finished_shards, found_shard
 from stages.curate.sieve import Sieve
 from stages.curate.tables import DOCUMENTS
-from stages.curate.work import whole_file
+from stages.files import fsync_directory
 
 NO_LANGUAGE = ""  # where languages are not identified, and of records that never were a text
 C4_LINES = "lines that the C4 rules remove"
@@ -45,8 +44,8 @@ class ReadAndJudge:
         if not done:
             for number, batch in enumerate(read_part(part, skip_batches=len(shards)), start=len(shards)):
                 self._judge(part, batch, folder / f"{number:06}")
-            with whole_file(folder / DONE) as path:
-                path.write_text(json.dumps({"source_number": part.source_number}))
+            fsync_directory(folder)  # or DONE might outlast a power failure that a shard's name does not
+            (folder / DONE).touch()
             shards, _ = finished_shards(folder)
         return tuple(found_shard(shard) for shard in shards)
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from stages.curate import audit
 from stages.curate.accounting import DROPPED, Step, summed, tally
@@ -68,50 +69,49 @@ class Settle:
     def _write(self, fates: Fates, folder: Path) -> None:
         shard = fates.shard
         documents = shard.documents()
-        num_bytes = shard.rows("num_bytes")
+        (num_bytes,) = shard.rows("num_bytes")
         tallies = []
         for side, chosen in ((TRAIN, ~fates.heldout), (HELDOUT, fates.heldout)):
             rows = np.flatnonzero(chosen & (fates.fate == 0))
             if len(rows):
                 tallies.append(_tally(shard, documents, rows, num_bytes, Step.KEPT, side))
         rows = np.flatnonzero(fates.fate)
-        gone = documents.take(pa.array(rows))
+        gone = documents.select(["source", "language"]).take(pa.array(rows))
         reasons = pa.array(fates.reasons, pa.string()).take(pa.array(fates.fate[rows].astype(np.int64) - 1))
         for number, reason in enumerate(fates.reasons):
             mine = np.flatnonzero(fates.fate == number + 1)
             if len(mine):
                 tallies.append(_tally(shard, documents, mine, num_bytes, step_of(reason), DROPPED + reason))
-        overlaps = _overlaps(fates.overlap)
-        told = [overlaps.get(row, ("", None)) for row in rows.tolist()]
+        detail, repeated = _overlaps(fates.overlap, rows)
         dropped = audit.dropped_table(
             ids=self.directory.names(fates.place + rows),
             domain=shard.domain,
             source=column(gone, "source"),
             language=column(gone, "language"),
             reason=reasons,
-            detail=pa.array([detail for detail, _ in told], pa.string()),
+            detail=detail,
             score=fates.score[rows],
-            survivor=self._survivors(fates.survivor[rows], [survivor for _, survivor in told]),
+            survivor=pc.coalesce(self._survivors(fates.survivor[rows]), repeated),
             num_bytes=num_bytes[rows],
         )
         write_arrow(folder / DROPPED_FILE, dropped)
-        write_arrow(folder / SAMPLES_FILE, audit.sample(dropped, column(gone, "text")))
+        write_arrow(folder / SAMPLES_FILE, audit.sample(dropped, column(documents, "text"), rows))
         write_arrow(folder / TALLY_FILE, summed(tallies))
 
-    def _survivors(self, places: np.ndarray, names: list[str | None]) -> pa.StringArray:
-        """The names of what documents repeat: the directory's where there is a place in it."""
-        in_directory = np.flatnonzero(places >= 0)
-        found = self.directory.names(places[in_directory]).to_pylist()
-        for at, name in zip(in_directory.tolist(), found, strict=True):
-            names[at] = name
-        return pa.array(names, pa.string())
+    def _survivors(self, places: np.ndarray) -> pa.StringArray:
+        """The names of what documents repeat; null where there is no place in the directory."""
+        known = places >= 0
+        names = self.directory.names(places[known])
+        return names.take(pa.array(np.cumsum(known) - 1, mask=~known))
 
 
-def _overlaps(path: Path | None) -> dict[int, tuple[str, str | None]]:
-    """Row -> detail and what it repeats."""
+def _overlaps(path: Path | None, rows: np.ndarray) -> tuple[pa.StringArray, pa.StringArray]:
+    """What decontamination tells of rows: the detail, else "", and what they repeat, else null."""
     if path is None:
-        return {}
-    return {row["row"]: (row["detail"], row["survivor"]) for row in read_arrow(path).to_pylist()}
+        return pa.repeat(pa.scalar("", pa.string()), len(rows)), pa.nulls(len(rows), pa.string())
+    table = read_arrow(path)
+    at = pc.index_in(pa.array(rows), column(table, "row"))
+    return pc.coalesce(column(table, "detail").take(at), ""), column(table, "survivor").take(at)
 
 
 def step_of(reason: str) -> Step:

@@ -21,7 +21,7 @@ from stages.curate.work import read_arrow
 TEXTS, ROWS_FILE, SIGNATURES = "texts.arrow", "rows.arrow", "signatures.arrow"
 DROPPED_FILE, SAMPLES_FILE, TALLY_FILE, COUNTS = "dropped.arrow", "samples.arrow", "tally.arrow", "counts.json"
 
-DONE = "done.json"  # of a part: all its shards are there
+DONE = "done"  # of a part: all its shards are there
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,9 +39,10 @@ class Shard:
         table = read_arrow(self.folder / TEXTS)
         return (table.select(list(columns)) if columns else table).combine_chunks()
 
-    def rows(self, column: str) -> np.ndarray:
-        """A column of `tables.ROWS`."""
-        return np.asarray(read_arrow(self.folder / ROWS_FILE).column(column).combine_chunks())
+    def rows(self, *columns: str) -> list[np.ndarray]:
+        """Columns of `tables.ROWS`."""
+        table = read_arrow(self.folder / ROWS_FILE)
+        return [np.asarray(column(table, name)) for name in columns]
 
     @property
     def texts_path(self) -> Path:

@@ -94,7 +94,7 @@ class Sieve:
         if not leaves.any():
             return
         rows = np.nonzero(leaves)[0]
-        gone = self.documents.take(pa.array(rows))
+        gone = self.documents.select(["id", "source", "language"]).take(pa.array(rows))
         sizes, reasons = self.num_bytes[rows], reason(rows)
         dropped = audit.dropped_table(
             ids=gone.column("id"),
@@ -108,7 +108,7 @@ class Sieve:
             num_bytes=sizes,
         )
         self._dropped.append(dropped)
-        self._samples.append(audit.sample(dropped, gone.column("text")))
+        self._samples.append(audit.sample(dropped, self.texts, rows))
         self._tallies.append(
             tally(
                 source_number=self.source_number,

@@ -59,4 +59,4 @@ def run(config: CurateConfig, inputs: Inputs, out: Path, journal: Journal) -> Fa
     return made
 
 
-STAGE = Stage(name="curate", revision=3, config=CurateConfig, inputs={}, run=run, externals=externals, resumes=True)
+STAGE = Stage(name="curate", revision=4, config=CurateConfig, inputs={}, run=run, externals=externals, resumes=True)

@@ -1,8 +1,9 @@
 """Files of the work directory: each is there whole or not at all, so that a run goes on behind those that it finds.
 
 Whatever is being written has a name that begins with a dot and that no other attempt uses; it is renamed once its bytes
-are on the disk. Two attempts at one task (a cluster node that was taken for lost) write the same bytes, so that the
-second finds its place taken and goes.
+are on the disk. The renaming itself may be lost with the machine's power: then the task is done again. Two attempts at
+one task (a cluster node that was taken for lost) write the same bytes, so that the second finds its place taken and
+goes.
 """
 
 import os
@@ -37,22 +38,22 @@ def whole_folder(path: Path) -> Iterator[Path]:
     except BaseException:
         shutil.rmtree(temporary, ignore_errors=True)
         raise
-    fsync_directory(path.parent)
 
 
 @contextmanager
-def whole_file(path: Path) -> Iterator[Path]:
-    """The name of a file to write, which appears as `path` once the block ends without an error."""
+def whole_file(path: Path, *, written_anew: bool = False) -> Iterator[Path]:
+    """The name of a file to write, which appears as `path` once the block ends without an error. written_anew: by each
+    attempt, so that its bytes need not outlast the machine's power."""
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = _temporary(path)
     try:
         yield temporary
-        fsync_file(temporary)
+        if not written_anew:
+            fsync_file(temporary)
         os.replace(temporary, path)
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
-    fsync_directory(path.parent)
 
 
 def write_arrow(path: Path, table: pa.Table | pa.RecordBatch) -> None:

@@ -1,7 +1,9 @@
-"""The kept documents as files of the artifact, with the index that a later run compares its documents by."""
+"""The kept documents as files of the artifact, with the index that a later run compares its documents by; and the
+files in which the records of all shards come together."""
 
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -9,7 +11,7 @@ import pyarrow as pa
 import pyarrow.ipc
 import pyarrow.parquet as pq
 
-from stages.curate.artifact import FILE_BYTES, HELDOUT, TRAIN, file_path, index_path
+from stages.curate.artifact import FILE_BYTES, FILES, HELDOUT, TRAIN, file_path, index_path
 from stages.curate.corpus import Corpus, Directory
 from stages.curate.shard import Shard, column
 from stages.curate.tables import COMPRESSION, DOCUMENTS
@@ -43,12 +45,13 @@ class OutputFile:
 
 
 def plan_files(corpus: Corpus) -> Iterator[OutputFile]:
-    """The files of the artifact, each of FILE_BYTES of text or a shard more."""
+    """The files of the artifact, of whole shards' kept documents; see `artifact` for their sizes."""
     names, _ = corpus.domains()
+    least, most = FILE_BYTES
+    file_bytes = min(max(int(corpus.num_bytes[corpus.alive].sum()) // FILES, least), most)
     for split, side in ((TRAIN, ~corpus.heldout & corpus.alive), (HELDOUT, corpus.heldout & corpus.alive)):
         for domain in names:
-            made = OutputFile(split=split, domain=domain, number=0, pieces=())
-            size = 0
+            pieces, sizes = [], []
             for number, shard in enumerate(corpus.shards):
                 if shard.domain != domain:
                     continue
@@ -56,14 +59,22 @@ def plan_files(corpus: Corpus) -> Iterator[OutputFile]:
                 if not len(rows):
                     continue
                 first = int(corpus.first[number])
-                piece = Piece(shard=shard, rows=rows, place=corpus.num_known + first)
-                made = replace(made, pieces=(*made.pieces, piece))
-                size += int(corpus.num_bytes[first + rows].sum())
-                if size >= FILE_BYTES:
-                    yield made
-                    made, size = replace(made, number=made.number + 1, pieces=()), 0
-            if made.pieces:
-                yield made
+                pieces.append(Piece(shard=shard, rows=rows, place=corpus.num_known + first))
+                sizes.append(int(corpus.num_bytes[first + rows].sum()))
+            for number, chosen in enumerate(evenly(sizes, file_bytes)):
+                yield OutputFile(split=split, domain=domain, number=number, pieces=tuple(pieces[chosen]))
+
+
+def evenly(sizes: Sequence[int], most: int) -> list[slice]:
+    """Cuts a sequence into as many runs as there are `most` in its sum, each of its equal share or an element more."""
+    ends = np.cumsum(sizes, dtype=np.int64)
+    if not len(ends):
+        return []
+    total = max(1, int(ends[-1]))
+    num_runs = -(-total // most)
+    runs = np.minimum((ends - sizes) * num_runs // total, num_runs - 1)
+    cuts = [0, *(np.flatnonzero(np.diff(runs)) + 1).tolist(), len(ends)]
+    return [slice(begin, end) for begin, end in pairwise(cuts)]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,6 +110,21 @@ class WriteFile:
         with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, parts[0].schema) as writer:
             for part in parts:
                 writer.write(part)
+
+
+@dataclass(frozen=True)
+class WriteRecords:
+    """Writes one file of what is on record of all shards. write: see `audit`. folders: of the records, of which the
+    files `name` are taken."""
+
+    write: Callable[[Iterable[pa.Table], Path], None]
+    folders: tuple[Path, ...]
+    name: str
+    path: Path
+
+    def __call__(self) -> None:
+        with whole_file(self.path) as temporary:
+            self.write((read_arrow(folder / self.name) for folder in self.folders), temporary)
 
 
 def chosen_rows(table: pa.Table, piece: Piece) -> pa.Table:

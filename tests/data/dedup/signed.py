@@ -11,7 +11,8 @@ import pyarrow.parquet as pq
 
 from data.dedup.band_join import in_turn
 from data.dedup.banding import NearDuplicateSettings
-from data.dedup.duplicates import NearDuplicates, exact_duplicates, near_duplicates, rank
+from data.dedup.duplicates import NearDuplicates, exact_duplicates, near_duplicates
+from data.dedup.ranking import rank
 from data.dedup.signatures import FINGERPRINT, DocumentShard, column_values, sign
 from tests.data.text.ngram_sets import hash_texts
 
@@ -57,7 +58,7 @@ class Corpus:
             quality=np.array(quality or [0.0] * n),
             num_bytes=np.array([len(text.encode()) for text in texts], np.int64),
             fingerprints=self.prints,
-            ids=pa.array(self.ids, pa.string()),
+            ids=lambda rows: pa.array(self.ids, pa.string()).take(pa.array(rows)),
         )
 
     def _shard(self, texts: list[str], number: int, parquet: bool) -> DocumentShard:

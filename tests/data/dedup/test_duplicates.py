@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from data.dedup import band_join
 from data.dedup.banding import NearDuplicateSettings
-from data.dedup.duplicates import exact_duplicates, near_clusters, near_duplicates, rank
+from data.dedup.duplicates import exact_duplicates, near_clusters, near_duplicates
 from tests.data.dedup.signed import DEFAULT, Corpus, jaccard
 
 NEAR_DUPLICATES = Path(__file__).parents[4] / "shared/data/near_duplicates"
@@ -259,32 +259,6 @@ def test_the_survivor_follows_the_rank():
     assert Corpus([longer, base], heldout=frozenset({1}), quality=(0.5, 0.25)).near() == {"00000": "00001"}
     assert Corpus([base, longer], heldout=frozenset({1}), num_known=1).near() == {"00001": "00000"}
     assert Corpus([base, base], ["b", "a"]).exact() == {"b": "a"}
-
-
-@given(
-    st.lists(
-        st.tuples(st.booleans(), st.booleans(), st.sampled_from([0, 0.5, 0.5 + 1e-9]), *[st.integers(0, 2)] * 3),
-        max_size=20,
-    ),
-    st.data(),
-)
-@settings(max_examples=100, deadline=None)
-def test_the_rank_is_that_of_a_plain_sort(documents, data):
-    ids = data.draw(st.permutations([f"id {i}" for i in range(len(documents))]))
-    columns = np.array(documents).reshape(-1, 6).T
-    found = rank(
-        known=columns[0].astype(bool),
-        heldout=columns[1].astype(bool),
-        quality=columns[2],
-        num_bytes=columns[3].astype(np.int64),
-        fingerprints=columns[4:].T.astype(np.uint64),
-        ids=pa.chunked_array([ids], pa.string()),
-    )
-    plain = [
-        (not known, not heldout, -round(quality, 6), -size, first, second, name)
-        for (known, heldout, quality, size, first, second), name in zip(documents, ids, strict=True)
-    ]
-    assert found.tolist() == [sorted(plain).index(document) for document in plain]
 
 
 def test_known_documents_stay_and_each_of_them_removes_what_resembles_it():

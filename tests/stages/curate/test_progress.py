@@ -4,6 +4,7 @@ import time
 from pathlib import Path
 
 from stages.curate.progress import watched
+from stages.curate.shard import DONE
 
 
 def test_shards_are_told_as_they_appear(tmp_path: Path):
@@ -19,7 +20,7 @@ def test_shards_are_told_as_they_appear(tmp_path: Path):
             (tmp_path / "read" / name).mkdir(parents=True)
             (tmp_path / "read" / "000000" / ".being-written").mkdir(exist_ok=True)
             wait_for(number)
-        (tmp_path / "read" / "000000" / "done.json").write_text("{}")
+        (tmp_path / "read" / "000000" / DONE).touch()
         (tmp_path / "read" / "000001" / "000001").mkdir()
         wait_for(4)
     assert told == [1, 2, 3, 4]
