@@ -102,6 +102,20 @@ def throughput(steps: Sequence[int], tokens_per_second: Sequence[float]) -> "Fig
     return figure
 
 
+def curves(panels: Mapping[str, Mapping[str, tuple[Sequence[int], Sequence[float]]]], *, log: bool) -> "Figure":
+    """A panel for each title, two abreast: its series by step; log: on a logarithmic axis."""
+    figure, found = _figure(len(panels), columns=2)
+    for axes, (title, series) in zip(found, panels.items(), strict=True):
+        axes.set_prop_cycle(color=STACK_COLORS)
+        for label, points in series.items():
+            axes.plot(*_thin(*(np.asarray(values, float) for values in points)), linewidth=1, label=label)
+        axes.set(**({"yscale": "log"} if log else {"ylim": (0, None)}))
+        _label(axes, title, "step", "")
+        if len(series) > 1:
+            _legend(axes)
+    return figure
+
+
 def bits_per_byte(series: Mapping[str, Sequence[Point]], baselines: Mapping[str, Mapping[str, float]]) -> "Figure":
     """A panel for each domain: bits per byte by tokens seen with 95 % intervals over documents, beside what compressors
     need.

@@ -17,7 +17,13 @@ settings.load_profile("longhaul")
 
 
 # Whole chains of processes. These files begin first, so that at the end of a run no worker waits for one of them.
-LONG = ("tests/flows/test_pipeline.py", "tests/stages/pretrain/test_runs.py", "tests/end_to_end/test_chain.py")
+LONG = (
+    "tests/flows/test_pipeline.py",
+    "tests/stages/pretrain/test_runs_spread.py",
+    "tests/end_to_end/test_chain.py",
+    "tests/stages/pretrain/test_runs.py",
+    "tests/stages/curate/test_ray.py",
+)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -1,8 +1,8 @@
 """Which sequences stand in which batch of a training run: a pure function, so that nothing has to be saved to go on.
 
-    phases = [Phase(first_step=0, weights={"prose": 0.7, "code": 0.3}, longest_tokens=1024)]
+    phases = [Phase(first_step=0, weights={"prose": 0.7, "code": 0.3}, longest_tokens=1024, batch_tokens=32 * 1024)]
     pools = {"prose": {1024: 900}, "code": {1024: 400}}
-    order = SampleOrder(seed=0, num_sequences=pools, phases=phases, batch_tokens=32 * 1024)
+    order = SampleOrder(seed=0, num_sequences=pools, phases=phases)
     samples = order.batch(12)[rank_rows(32, rank=1, world_size=4)]
 
 A pool is all sequences of one length of one domain; a draw is the number of a batch before draws are excluded. What a
@@ -40,12 +40,14 @@ TOO_OFTEN = 2.0  # times that a pool is read for each that its share asks for, a
 @dataclass(frozen=True, kw_only=True)
 class Phase:
     """How batches are drawn from first_step on, a draw counted from 0. weights: positive share of each domain's tokens,
-    in any scale. longest_tokens: longer sequences are not drawn.
+    in any scale. longest_tokens: longer sequences are not drawn. batch_tokens: a batch of one length has
+    batch_tokens // length rows.
     """
 
     first_step: int
     weights: Mapping[str, float]
     longest_tokens: int
+    batch_tokens: int
 
 
 class SampleOrder:
@@ -57,12 +59,11 @@ class SampleOrder:
         seed: int,
         num_sequences: Mapping[str, Mapping[int, int]],
         phases: Sequence[Phase],
-        batch_tokens: int,
         excluded: Sequence[tuple[int, int]] = (),
     ) -> None:
         """num_sequences: domain -> length -> sequences of that length. phases: the first begins at 0; each domain of
-        its weights has a sequence that it allows. batch_tokens: a batch of one length has batch_tokens // length rows.
-        excluded: ranges [first, last) of draws that are left out, ascending and disjoint.
+        its weights has a sequence that it allows. excluded: ranges [first, last) of draws that are left out, ascending
+        and disjoint.
         """
         first_steps = [phase.first_step for phase in phases]
         assert first_steps and first_steps[0] == 0 and first_steps == sorted(set(first_steps)), (
@@ -71,7 +72,6 @@ class SampleOrder:
         self.domains: tuple[str, ...] = tuple(sorted({domain for phase in phases for domain in phase.weights}))
         self._first_steps = first_steps
         self._phases = tuple(phases)
-        self._batch_tokens = batch_tokens
         self._pools = [
             Pool(domain, name, length, count, derive_key("pool", seed, name, length))
             for domain, name in enumerate(self.domains)
@@ -101,7 +101,7 @@ class SampleOrder:
         return step + self._skipped[bisect_right(self._kept_from, step)]
 
     def batch(self, step: int) -> Samples:
-        """The samples of a step, from 0: batch_tokens // length of them."""
+        """The samples of a step, from 0."""
         return self.samples_of_draw(self.draw(step))
 
     def samples_of_draw(self, draw: int) -> Samples:
@@ -197,7 +197,7 @@ class SampleOrder:
         phase = self._phases[index]
         weights = {domain: phase.weights[name] for domain, name in enumerate(self.domains) if name in phase.weights}
         allowed = [pool for pool in self._pools if pool.length <= phase.longest_tokens and pool.domain in weights]
-        return PhaseOrder(weights, allowed, self._turns_before[index], self._batch_tokens)
+        return PhaseOrder(weights, allowed, self._turns_before[index], phase.batch_tokens)
 
 
 def rank_rows(batch_sequences: int, rank: int, world_size: int) -> slice:

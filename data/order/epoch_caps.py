@@ -31,23 +31,24 @@ ADVICE = "add text, train for fewer steps, or raise pretrain.mixture_most_epochs
 TOLERANCE = 1e-6  # of the cap, that a mixture without a better solution may exceed it
 
 
-def phase_tokens(phases: Sequence[Phase], *, num_steps: int, batch_tokens: int) -> list[int]:
+def phase_tokens(phases: Sequence[Phase], *, num_steps: int) -> list[int]:
     """Of each phase, the places for tokens in its steps within num_steps."""
     ends = [*(phase.first_step for phase in phases[1:]), num_steps]
     return [
-        max(0, min(end, num_steps) - phase.first_step) * batch_tokens for phase, end in zip(phases, ends, strict=True)
+        max(0, min(end, num_steps) - phase.first_step) * phase.batch_tokens
+        for phase, end in zip(phases, ends, strict=True)
     ]
 
 
 def epochs(
-    phases: Sequence[Phase], *, num_steps: int, batch_tokens: int, num_sequences: Mapping[str, Mapping[int, int]]
+    phases: Sequence[Phase], *, num_steps: int, num_sequences: Mapping[str, Mapping[int, int]]
 ) -> dict[str, float]:
     """Domain -> how often num_steps steps read those of its sequences that are read most often, as the shares ask for.
 
     num_sequences: domain -> length -> sequences. Domains that no step draws from are not in it.
     """
     found: dict[str, float] = {}
-    for phase, tokens in zip(phases, phase_tokens(phases, num_steps=num_steps, batch_tokens=batch_tokens), strict=True):
+    for phase, tokens in zip(phases, phase_tokens(phases, num_steps=num_steps), strict=True):
         if tokens:
             total = math.fsum(phase.weights.values())
             for domain, weight in phase.weights.items():
@@ -61,16 +62,15 @@ def cap_epochs(
     *,
     most_epochs: float,
     num_steps: int,
-    batch_tokens: int,
     num_sequences: Mapping[str, Mapping[int, int]],
 ) -> tuple[Phase, ...]:
     """The phases with shares that read no domain more than most_epochs times in num_steps steps; the same phases if
     none is. Phases behind the last step stay as they are. Raises InputError if the text does not suffice.
     """
-    sizes = {"num_steps": num_steps, "batch_tokens": batch_tokens}
-    if all(times <= most_epochs for times in epochs(phases, num_sequences=num_sequences, **sizes).values()):
+    uncapped = epochs(phases, num_steps=num_steps, num_sequences=num_sequences)
+    if all(times <= most_epochs for times in uncapped.values()):
         return tuple(phases)
-    tokens = phase_tokens(phases, **sizes)
+    tokens = phase_tokens(phases, num_steps=num_steps)
     reached = [number for number, count in enumerate(tokens) if count]
     market = _Market(
         most_epochs=most_epochs,
@@ -86,7 +86,7 @@ def cap_epochs(
     capped = list(phases)
     for number, found in zip(reached, shares, strict=True):
         capped[number] = replace(phases[number], weights=_scaled(found))
-    found_epochs = epochs(capped, num_sequences=num_sequences, **sizes)
+    found_epochs = epochs(capped, num_steps=num_steps, num_sequences=num_sequences)
     most = max(found_epochs.values())
     if most > most_epochs * (1 + TOLERANCE):
         named = [domain for domain, times in found_epochs.items() if times == most]

@@ -38,7 +38,7 @@ class Batch:
 
     inputs, targets: int64; a target is the token behind its input, or IGNORE in padding. positions: int32, from 0 in
     each segment, or in the row if segments are not isolated. samples: what the rows are, [rows]. num_targets: how many
-    there are, padding left out.
+    there are, padding left out. whole_rows: those of all ranks together.
     """
 
     step: int
@@ -47,6 +47,7 @@ class Batch:
     positions: np.ndarray
     samples: Samples
     num_targets: int
+    whole_rows: int
 
 
 class BatchLoader:
@@ -85,7 +86,13 @@ class BatchLoader:
             domain.stream.fill(pieces, inputs, targets, positions, isolate=self._isolate)
             num_targets += int(found.length.sum())
         return Batch(
-            step=step, inputs=inputs, targets=targets, positions=positions, samples=samples, num_targets=num_targets
+            step=step,
+            inputs=inputs,
+            targets=targets,
+            positions=positions,
+            samples=samples,
+            num_targets=num_targets,
+            whole_rows=len(whole),
         )
 
     def read_ahead(self, *, first_step: int, num_steps: int, depth: int = 2, readers: int = 1) -> "ReadAhead":

@@ -27,6 +27,7 @@ def resolve_phases(
     schedule: Sequence[tuple[int, Mapping[str, float]]] = (),
     lengths: Sequence[tuple[int, int]] = (),
     *,
+    batch_tokens: Sequence[tuple[int, int]],
     num_tokens: Mapping[str, int],
     num_sequences: Mapping[str, Mapping[int, int]],
     temperature: float = 1.0,
@@ -35,21 +36,23 @@ def resolve_phases(
 
     weights: what the user wrote, in any scale; empty means in proportion to the tokens. schedule: (from_step, weights)
     that replace them from a step on, counted from 0. lengths: (from_step, longest_tokens), the longest sequences that
-    are drawn from a step on; before the first, all are. num_tokens: of each domain that is there; num_sequences: domain
-    -> length -> sequences. temperature: of all weights, above 0; 1 leaves them as they are. A domain without a sequence
-    that a phase allows gives its share to the others.
+    are drawn from a step on; before the first, all are. batch_tokens: (from_step, places of a batch), the first from 0.
+    num_tokens: of each domain that is there; num_sequences: domain -> length -> sequences. temperature: of all weights,
+    above 0; 1 leaves them as they are. A domain without a sequence that a phase allows gives its share to the others.
 
     Raises InputError for a domain that is not there, a weight that is not positive or too small at this temperature,
     steps that do not ascend, and a phase in which no domain is left.
     """
     _check_steps("mixture_schedule", [step for step, _ in schedule], least=1)
     _check_steps("length_schedule", [step for step, _ in lengths], least=0)
+    _check_steps("batch_ramp", [step for step, _ in batch_tokens], least=0)
+    assert batch_tokens[0][0] == 0, f"the first batches have no size: {batch_tokens}"
     longest = max((length for pools in num_sequences.values() for length in pools), default=0)
     mixtures = [(0, weights), *schedule]
     limits = [(0, longest), *lengths]
     phases = []
     without: dict[tuple[str, int], int] = {}  # domain, limit -> the first step of such a phase
-    for step in sorted({step for step, _ in mixtures} | {step for step, _ in limits}):
+    for step in sorted({step for phases_of in (mixtures, limits, batch_tokens) for step, _ in phases_of}):
         since, wanted = [mixture for mixture in mixtures if mixture[0] <= step][-1]
         wanted = _tempered(_setting(since), _checked(_setting(since), wanted, num_tokens), temperature)
         limit = [found for start, found in limits if start <= step][-1]
@@ -66,6 +69,7 @@ def resolve_phases(
                 first_step=step,
                 weights={domain: weight / total for domain, weight in usable.items()},
                 longest_tokens=limit,
+                batch_tokens=[found for start, found in batch_tokens if start <= step][-1],
             )
         )
         for domain in sorted(set(wanted) - set(usable)):

@@ -1,4 +1,4 @@
-"""GGUF files of Llama models: a writer, and a reader that gives a Hugging Face state dict back.
+"""GGUF files of our models: a writer, and a reader that gives a Hugging Face state dict back.
 
 Quantised files are measured through this reader, so that what is measured is what was written: block scales, rounding
 and the permutation of query and key rows included.
@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from data.errors import InputError
+from stages.export import gguf_architecture
+from stages.export.gguf_architecture import ARCHITECTURES, ROPE_FACTORS, head_size
 from stages.export.tokenizer import SentencePieceModel, read_sentencepiece, require_rows
 
 if TYPE_CHECKING:
@@ -25,19 +27,11 @@ def unfit(config: Any, quantisation: Quantisation) -> list[str]:
     """Why a model of this Hugging Face config cannot be written, one sentence each; known before any weight is
     touched.
     """
-    reasons = []
-    if config.model_type != "llama":
-        reasons.append(f"its architecture is {config.model_type}; only llama can be written")
-        return reasons
-    rope = config.rope_parameters
-    if rope.get("rope_type", "default") != "default":
-        reasons.append(f"its rotary embedding is scaled ({rope['rope_type']})")
-    if config.attention_bias or config.mlp_bias:
-        reasons.append("its linear layers have biases")
+    reasons = gguf_architecture.unfit(config)
     if quantisation == "q4_0":
         inputs = {
             "hidden_size": config.hidden_size,
-            "num_attention_heads * head_dim": config.num_attention_heads * config.head_dim,
+            "num_attention_heads * head_dim": config.num_attention_heads * head_size(config),
             "intermediate_size": config.intermediate_size,
         }
         reasons += [
@@ -58,30 +52,53 @@ def require_fit(config: Any, quantisation: Quantisation) -> None:
         )
 
 
-def permute(weight: np.ndarray, num_heads: int) -> np.ndarray:
+def permute(values: np.ndarray, num_heads: int) -> np.ndarray:
     """Rows of a query or key projection, from two halves of each head (Hugging Face) to interleaved pairs (llama.cpp).
 
-    weight: float32[num_heads * head_dim, hidden]; for the key projection `num_heads` is the number of key-value heads.
+    values: float32[num_heads * head_dim, ...], weights or biases; for the key projection `num_heads` is the number of
+    key-value heads.
     """
-    rows, width = weight.shape
-    return weight.reshape(num_heads, 2, rows // num_heads // 2, width).swapaxes(1, 2).reshape(rows, width)
+    halves = values.reshape(num_heads, 2, len(values) // num_heads // 2, *values.shape[1:])
+    return halves.swapaxes(1, 2).reshape(values.shape)
 
 
-def unpermute(weight: np.ndarray, num_heads: int) -> np.ndarray:
+def unpermute(values: np.ndarray, num_heads: int) -> np.ndarray:
     """The inverse of `permute`."""
-    rows, width = weight.shape
-    return weight.reshape(num_heads, rows // num_heads // 2, 2, width).swapaxes(1, 2).reshape(rows, width)
+    pairs = values.reshape(num_heads, len(values) // num_heads // 2, 2, *values.shape[1:])
+    return pairs.swapaxes(1, 2).reshape(values.shape)
 
 
 def _heads(name: str, num_heads: int, num_kv_heads: int) -> int | None:
     """By how many heads the rows of a Hugging Face tensor are permuted; None if they are not."""
-    if name.endswith("q_proj.weight"):
+    if name.endswith(("q_proj.weight", "q_proj.bias")):
         return num_heads
-    return num_kv_heads if name.endswith("k_proj.weight") else None
+    return num_kv_heads if name.endswith(("k_proj.weight", "k_proj.bias")) else None
+
+
+def _permuted_heads(name: str, config: Any) -> int | None:
+    """The same for a model whose architecture may not be permuted at all."""
+    if not ARCHITECTURES[config.model_type].interleaved:
+        return None
+    return _heads(name, config.num_attention_heads, config.num_key_value_heads)
+
+
+class _Names:
+    """Names of tensors in the file, by those of Hugging Face."""
+
+    def __init__(self, config: Any) -> None:
+        import gguf
+
+        self.architecture = gguf.MODEL_ARCH[ARCHITECTURES[config.model_type].name]
+        self._names = gguf.get_tensor_name_map(self.architecture, config.num_hidden_layers)
+
+    def __call__(self, name: str) -> str:
+        found = self._names.get_name(name, try_suffixes=(".weight", ".bias"))
+        assert found is not None, name
+        return found
 
 
 def write(model: Any, tokenizer_model: Path, path: Path, quantisation: Quantisation) -> None:
-    """Write a transformers Llama model with its tokenizer.
+    """Write a transformers model with its tokenizer.
 
     q4_0: matrices in Q4_0, but the embedding and the output projection in Q8_0 (llama.cpp keeps them finer too); norms
     in float32. Raises InputError if the model does not fit the format, or its rows are not exactly the tokenizer's
@@ -94,17 +111,18 @@ def write(model: Any, tokenizer_model: Path, path: Path, quantisation: Quantisat
     tokenizer = read_sentencepiece(tokenizer_model)
     require_rows(config.vocab_size, len(tokenizer.pieces))
     path.parent.mkdir(parents=True, exist_ok=True)
-    writer = gguf.GGUFWriter(path, gguf.MODEL_ARCH_NAMES[gguf.MODEL_ARCH.LLAMA])
-    _write_architecture(writer, config, quantisation)
+    names = _Names(config)
+    writer = gguf.GGUFWriter(path, gguf.MODEL_ARCH_NAMES[names.architecture])
+    _write_header(writer, config, quantisation)
     _write_tokenizer(writer, tokenizer)
-    names = gguf.get_tensor_name_map(gguf.MODEL_ARCH.LLAMA, config.num_hidden_layers)
+    factors = gguf_architecture.rope_factors(config)
+    if factors is not None:
+        writer.add_tensor(ROPE_FACTORS, factors)
     for name, weight in _weights(model):
-        heads = _heads(name, config.num_attention_heads, config.num_key_value_heads)
+        heads = _permuted_heads(name, config)
         values = permute(weight, heads) if heads else weight
         kind = _kind(name, values, quantisation)
-        target = names.get_name(name, try_suffixes=(".weight",))
-        assert target is not None, name
-        writer.add_tensor(target, gguf.quants.quantize(np.ascontiguousarray(values), kind), raw_dtype=kind)
+        writer.add_tensor(names(name), gguf.quants.quantize(np.ascontiguousarray(values), kind), raw_dtype=kind)
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
@@ -126,22 +144,11 @@ def _kind(name: str, values: np.ndarray, quantisation: Quantisation) -> Any:
     return Kind.Q8_0 if name in ("model.embed_tokens.weight", "lm_head.weight") else Kind.Q4_0
 
 
-def _write_architecture(writer: Any, config: Any, quantisation: Quantisation) -> None:
+def _write_header(writer: Any, config: Any, quantisation: Quantisation) -> None:
     import gguf
 
     writer.add_name(NAME)
-    writer.add_block_count(config.num_hidden_layers)
-    writer.add_context_length(config.max_position_embeddings)
-    writer.add_embedding_length(config.hidden_size)
-    writer.add_feed_forward_length(config.intermediate_size)
-    writer.add_head_count(config.num_attention_heads)
-    writer.add_head_count_kv(config.num_key_value_heads)
-    writer.add_key_length(config.head_dim)
-    writer.add_value_length(config.head_dim)
-    writer.add_rope_dimension_count(config.head_dim)
-    writer.add_rope_freq_base(config.rope_parameters["rope_theta"])
-    writer.add_layer_norm_rms_eps(config.rms_norm_eps)
-    writer.add_vocab_size(config.vocab_size)
+    gguf_architecture.write_architecture(writer, config)
     writer.add_file_type(gguf.LlamaFileType.ALL_F32 if quantisation == "f32" else gguf.LlamaFileType.MOSTLY_Q4_0)
     writer.add_quantization_version(gguf.GGML_QUANT_VERSION)
 
@@ -174,17 +181,17 @@ def read_state_dict(path: Path, config: Any) -> "dict[str, Tensor]":
 
     reader = gguf.GGUFReader(path)
     stored = {tensor.name: tensor for tensor in reader.tensors}
-    names = gguf.get_tensor_name_map(gguf.MODEL_ARCH.LLAMA, config.num_hidden_layers)
+    names = _Names(config)
     state = {}
     for name, shape in _shapes(config).items():
-        target = names.get_name(name, try_suffixes=(".weight",))
+        target = names(name)
         if target not in stored:
             raise InputError(f"{path.name} has no tensor {target}")
         tensor = stored[target]
         values = gguf.quants.dequantize(tensor.data, tensor.tensor_type)
         if tuple(values.shape) != shape:
             raise InputError(f"{path.name}: tensor {target} is {tuple(values.shape)}, not {shape}")
-        heads = _heads(name, config.num_attention_heads, config.num_key_value_heads)
+        heads = _permuted_heads(name, config)
         state[name] = torch.from_numpy(np.array(unpermute(values, heads) if heads else values, np.float32))
     if config.tie_word_embeddings:
         state["lm_head.weight"] = state["model.embed_tokens.weight"]
@@ -205,7 +212,7 @@ def load(path: Path, config: Any) -> Any:
 
 
 def _shapes(config: Any) -> dict[str, tuple[int, ...]]:
-    """Name and shape of every tensor of a Llama model, a tied output projection left out."""
+    """Name and shape of every tensor of the model, a tied output projection left out."""
     import torch
     from transformers import AutoModelForCausalLM
 

@@ -1,4 +1,4 @@
-"""Parameters of a Llama decoder and the floating-point operations of training it."""
+"""Parameters of a decoder of any family and the floating-point operations of training it."""
 
 from dataclasses import dataclass
 
@@ -7,22 +7,24 @@ from stages.pretrain.config import ModelConfig
 
 @dataclass(frozen=True, kw_only=True)
 class Parameters:
-    """Numbers of parameters. `output` is 0 where the output projection is the embedding."""
+    """Numbers of parameters. `attention` and `feed_forward` are those of matrices; `output` is 0 where the output
+    projection is the embedding."""
 
     embedding: int
     attention: int
     feed_forward: int
     norms: int
+    biases: int
     output: int
 
     @property
     def total(self) -> int:
-        return self.embedding + self.attention + self.feed_forward + self.norms + self.output
+        return self.embedding + self.non_embedding + self.output
 
     @property
     def non_embedding(self) -> int:
         """Without the embedding and the output projection, as scaling laws count (Kaplan et al., 2020, section 2.1)."""
-        return self.attention + self.feed_forward + self.norms
+        return self.attention + self.feed_forward + self.norms + self.biases
 
     def matrices(self, tied: bool) -> int:
         """Weights that a forward pass multiplies with: the embedding is looked up, the output projection is multiplied
@@ -32,18 +34,26 @@ class Parameters:
 
 
 def parameters(model: ModelConfig, vocabulary_size: int) -> Parameters:
-    """Parameters of LlamaForCausalLM (no biases). The shape must be resolved.
+    """Parameters of the model that transformers builds. The shape must be resolved.
 
     Per layer: queries and output hidden x (heads x head size) each, keys and values hidden x (kv heads x head size)
-    each, three feed-forward matrices hidden x intermediate, two RMSNorms of hidden; one RMSNorm behind the last layer.
+    each, three feed-forward matrices hidden x intermediate, two RMSNorms of hidden and in family qwen3 two of the head
+    size; one RMSNorm behind the last layer.
     """
     query_width = model.num_heads * model.head_size
     kv_width = model.num_kv_heads * model.head_size
+    head_norms = 2 * model.head_size if model.family == "qwen3" else 0
+    biases = (
+        model.input_bias * (query_width + 2 * kv_width)
+        + model.attention_bias * model.hidden_size
+        + model.mlp_bias * (2 * model.intermediate_size + model.hidden_size)
+    )
     return Parameters(
         embedding=vocabulary_size * model.hidden_size,
         attention=model.num_layers * model.hidden_size * 2 * (query_width + kv_width),
         feed_forward=model.num_layers * 3 * model.hidden_size * model.intermediate_size,
-        norms=(2 * model.num_layers + 1) * model.hidden_size,
+        norms=model.num_layers * (2 * model.hidden_size + head_norms) + model.hidden_size,
+        biases=model.num_layers * biases,
         output=0 if model.tie_embeddings else vocabulary_size * model.hidden_size,
     )
 

@@ -8,7 +8,11 @@ from stages.config import StageConfig, shared
 from stages.pretrain.config import ModelConfig, PretrainConfig
 from stages.store import Store
 
-LAYOUT_FIELDS = ("num_processes", "micro_batch_sequences", "attention", "keep_local")
+LAYOUT_FIELDS = (
+    *("num_processes", "micro_batch_sequences", "attention", "keep_local", "device", "compile", "loss_chunk_tokens"),
+    *("sharding", "shard_processes", "overlap", "prefetch_layers", "layers_per_unit"),
+    *("recompute", "recompute_keep", "recompute_kept_share", "offload_optimizer"),
+)
 
 
 class PlanConfig(StageConfig):

@@ -1,33 +1,34 @@
-"""Memory of one training process, by part, in bytes.
+"""Memory of one training process, by part, in bytes: see `states` and `activations` for what is counted how.
 
-Weights, gradients and both AdamW moments are float32: 16 bytes a parameter (Rajbhandari et al., ZeRO, 2020, section
-3.1, without its extra half-precision copies), divided over the processes by FSDP. Activations are what autograd keeps
-of transformers' LlamaForCausalLM without recomputation, counted tensor by tensor for each way to compute attention.
-That count is within 1 % of what saved_tensors_hooks find in one process, which a test holds it to.
+Tensors are counted, and the peak of their sum is not: gradients are as if they were all there when the activations are.
+What a kernel needs for itself, and what of a heap is free but in pieces, is not counted.
 
-Error of the total as last measured, against the peak resident memory of processes on CPU (torch 2.13; 0.8 and 24
-million parameters, bf16, every way to compute attention that a CPU has): with 2,048 tokens in a micro-batch one process
--4 % to -7 %, two processes with FSDP -1 % to -10 %; with 8,192 tokens, where the heap is never given back, -8 % to
--26 %. Preflight measures it anew for each run.
+Error of the total as last measured, against the peak resident memory of one process on a CPU (torch 2.13; 7 million
+parameters, vocabulary of 8,000, 2,048 tokens in a micro-batch): float32 -6 %, with Muon -7 %, with recompute = "full"
+-11 %; bf16 -19 %, and -23 % with 8,192 tokens. Preflight measures it anew for each run.
 """
 
 from dataclasses import asdict, dataclass
 
+from stages.plan.activations import activation_bytes_per_token, compute_bytes, mask_bytes_per_token, residual_bytes
 from stages.plan.compute import parameters
+from stages.plan.states import FLOAT_BYTES, held_state_bytes, shapes
 from stages.pretrain.config import ModelConfig, PretrainConfig
-from stages.pretrain.model.attention import BLOCK_TOKENS
+from stages.pretrain.parallel.layout import Layout, layout_of
 
-FLOAT_BYTES = 4
-MOMENTS_BYTES = 8
-# Interpreter, torch, transformers and numba, before any tensor: 0.5 to 0.7 GB resident on Linux.
-PROCESS_BYTES = 650_000_000
+# Interpreter, torch, transformers and numba, before any tensor: 0.74 GB resident on Linux.
+PROCESS_BYTES = 740_000_000
+# Units whose float32 gradients are on their way: one that is reduced and one that is made.
+UNITS_UNDER_WAY = 2
 
 
 @dataclass(frozen=True, kw_only=True)
 class Memory:
     """Bytes of one process. copies: weights in the type of the matrix products, which are whole where FSDP has gathered
-    them. mask: of attention, while it is made. logits: the largest tensor of the loss, its logarithm and its gradient.
-    process: what is there without a model.
+    them, and gradients that are not reduced yet. mask: of attention, while it is made. loss: scores of a chunk of
+    tokens, and the gradients that the loss makes with them. update: what the optimizer needs for a while, when the
+    activations are gone. host: weights, gradients and states that lie on the host instead of the GPU; the others are
+    0 then. process: what is there without a model.
     """
 
     weights: int
@@ -36,101 +37,96 @@ class Memory:
     copies: int
     activations: int
     mask: int
-    logits: int
+    loss: int
+    update: int
+    host: int
     process: int
 
     @property
     def total(self) -> int:
-        return sum(asdict(self).values())
+        """The most at a time of the memory that the training computes in: activations are gone when weights are
+        updated."""
+        passing = self.activations + self.mask + self.loss
+        rest = sum(asdict(self).values()) - passing - self.update - self.host
+        return rest + max(passing, self.update)
 
 
 def memory(model: ModelConfig, pretrain: PretrainConfig, vocabulary_size: int) -> Memory:
     """An estimate for the process that holds most. The shape must be resolved; vocabulary_size: padded."""
-    processes = pretrain.num_processes
-    count = parameters(model, vocabulary_size)
-    shard = -(-count.total // processes)
-    rows = min(pretrain.micro_batch_sequences, -(-pretrain.batch_sequences // processes))
-    tokens = rows * pretrain.sequence_tokens
+    layout = layout_of(pretrain)
+    count = parameters(model, vocabulary_size).total
+    shard = -(-count // layout.shards)
+    sequences = max(size for _, size in pretrain.batch_sizes())
+    mine = -(-sequences // layout.num_processes)
+    rows = min(pretrain.micro_batch_sequences, mine)
+    tokens, accumulates = rows * pretrain.sequence_tokens, mine > rows
+    states = held_state_bytes(model, pretrain, layout, vocabulary_size)
+    on_host = pretrain.offload_optimizer
     return Memory(
-        weights=FLOAT_BYTES * shard,
-        gradients=FLOAT_BYTES * shard,
-        optimizer=MOMENTS_BYTES * shard,
-        copies=weight_copies(model, pretrain, vocabulary_size),
-        activations=tokens * activation_bytes_per_token(model, pretrain),
+        weights=0 if on_host else FLOAT_BYTES * shard,
+        gradients=0 if on_host else FLOAT_BYTES * shard,
+        optimizer=0 if on_host else states,
+        copies=weight_copies(model, pretrain, layout, vocabulary_size, accumulates=accumulates),
+        activations=tokens * activation_bytes_per_token(model, pretrain, layout),
         mask=tokens * mask_bytes_per_token(pretrain),
-        logits=tokens * logit_bytes_per_token(vocabulary_size, pretrain.precision),
+        loss=loss_bytes(model, pretrain, layout, vocabulary_size, tokens=tokens, accumulates=accumulates),
+        update=0 if on_host else update_bytes(model, pretrain, layout, vocabulary_size),
+        host=2 * FLOAT_BYTES * shard + states if on_host else 0,
         process=PROCESS_BYTES,
     )
 
 
-def weight_copies(model: ModelConfig, pretrain: PretrainConfig, vocabulary_size: int) -> int:
-    """One process: with bf16, autocast keeps a copy of each matrix until the backward pass is done. Several: FSDP holds
-    at most two gathered layers (the one at work and the next), or the embedding and the output projection, and the
-    float32 gradient of one of them before it is reduced.
+def weight_copies(
+    model: ModelConfig, pretrain: PretrainConfig, layout: Layout, vocabulary_size: int, *, accumulates: bool
+) -> int:
+    """Plain and replicated models: autocast keeps a narrow copy of each matrix of the layers until the backward pass is
+    done. Sharded ones: FSDP holds the rest of the model and the layers of the unit at work and of those gathered ahead,
+    or everything where it is not given up after the forward pass; and whole float32 gradients of what is not reduced
+    yet, which is everything if only the last of several micro-batches reduces.
     """
     count = parameters(model, vocabulary_size)
-    compute_bytes = _compute_bytes(pretrain)
-    if pretrain.num_processes == 1:
-        return 2 * count.matrices(model.tie_embeddings) if pretrain.precision == "bf16" else 0
-    layer = -(-(count.attention + count.feed_forward) // model.num_layers) + 2 * model.hidden_size
-    ends = count.embedding + count.output + model.hidden_size
-    return compute_bytes * max(2 * layer, layer + ends) + FLOAT_BYTES * max(layer, ends)
+    narrow = compute_bytes(pretrain)
+    layers = count.non_embedding - model.hidden_size
+    if not layout.is_sharded:
+        return narrow * (count.attention + count.feed_forward) if narrow < FLOAT_BYTES else 0
+    unit = -(-layers // model.num_layers) * layout.layers_per_unit
+    rest = count.total - layers
+    gathered = min((1 + layout.prefetch_units) * unit, layers) + rest if layout.reshards_after_forward else count.total
+    under_way = count.total if accumulates else max(UNITS_UNDER_WAY * unit, rest)
+    return narrow * gathered + FLOAT_BYTES * min(under_way, count.total)
 
 
-def activation_bytes_per_token(model: ModelConfig, pretrain: PretrainConfig) -> int:
-    """What the backward pass needs of one token, from the embedding to the input of the output projection.
-
-    Per layer, d = hidden size, q = query width, k = key-value width, f = intermediate size:
-    the residual stream and its normalised value before attention and before the feed-forward block (4 d, float32);
-    inputs of the matrix products: in float32 the scaled norms and attention's result (2 d + q), in bf16 a copy for
-    each of the six products that read them (5 d + q); rotated queries, keys and values, the latter two spread over all
-    heads where the kernel does not share them (q + 2 k, or 3 q); the two feed-forward products, the activated gate and
-    their product (4 f); one logarithm a head and the two scales of the norms. Once: cosine and sine of each position.
-    Masked attention keeps its mask, the same one in all layers; eager attention keeps its weights in place of the
-    logarithms, which are a matrix of tokens by tokens for each head, in float32 and in the type of the products.
+def loss_bytes(
+    model: ModelConfig,
+    pretrain: PretrainConfig,
+    layout: Layout,
+    vocabulary_size: int,
+    *,
+    tokens: int,
+    accumulates: bool,
+) -> int:
+    """Scores of a chunk in float32 and beside them, where products are narrow, their gradient in that type; the output
+    matrix in that type, if it is not FSDP that makes such copies, and what the chunk adds to its gradient; the hidden
+    states and their gradient. The whole gradient of the output matrix is counted among the gradients, unless those of
+    earlier micro-batches are there already.
     """
-    hidden, query, tokens = model.hidden_size, model.num_heads * model.head_size, pretrain.sequence_tokens
-    compute_bytes = _compute_bytes(pretrain)
-    inputs = 5 * hidden + query if pretrain.precision == "bf16" else 2 * hidden + query
-    key_value = query if _repeats_keys(model, pretrain) else model.num_kv_heads * model.head_size
-    heads = FLOAT_BYTES * model.num_heads
-    once = FLOAT_BYTES * 2 * model.head_size
-    if pretrain.attention == "eager":
-        heads *= tokens
-        if pretrain.precision == "bf16":
-            heads += compute_bytes * model.num_heads * tokens
-    elif pretrain.attention == "sdpa" and pretrain.needs_mask:
-        once += compute_bytes * tokens
-    layer = FLOAT_BYTES * (4 * hidden + 2) + heads
-    layer += compute_bytes * (inputs + query + 2 * key_value + 4 * model.intermediate_size)
-    final_norm = FLOAT_BYTES * (2 * hidden + 1) + compute_bytes * hidden
-    return model.num_layers * layer + once + final_norm
+    narrow, matrix = compute_bytes(pretrain), vocabulary_size * model.hidden_size
+    chunk = min(pretrain.loss_chunk_tokens, tokens)
+    scores = chunk * vocabulary_size * (FLOAT_BYTES + (narrow if narrow < FLOAT_BYTES else 0))
+    copies = 0 if narrow == FLOAT_BYTES else narrow * matrix * (1 if layout.is_sharded else 2)
+    whole = FLOAT_BYTES * matrix if accumulates else 0
+    return scores + copies + whole + 2 * tokens * model.hidden_size * residual_bytes(pretrain, layout)
 
 
-def mask_bytes_per_token(pretrain: PretrainConfig) -> int:
-    """What making the mask needs beside what is kept of it: which tokens attend to which, a byte each; and where
-    attention is eager the mask itself, which only the forward pass holds. flex_attention has lists of blocks instead:
-    while they are made, two integers a token and, as measured, 30 bytes for each two blocks of tokens.
-    """
-    tokens = pretrain.sequence_tokens
-    if pretrain.attention == "flex":
-        return 2 * FLOAT_BYTES + 1 - (-30 * tokens // BLOCK_TOKENS**2)
-    if pretrain.attention == "eager":
-        return (1 + _compute_bytes(pretrain)) * tokens
-    return tokens if pretrain.needs_mask else 0
-
-
-def _compute_bytes(pretrain: PretrainConfig) -> int:
-    return 2 if pretrain.precision == "bf16" else FLOAT_BYTES
-
-
-def _repeats_keys(model: ModelConfig, pretrain: PretrainConfig) -> bool:
-    """Whether transformers spreads keys and values over all heads before the kernel sees them."""
-    if pretrain.attention == "flex":
-        return model.num_heads & (model.num_heads - 1) != 0
-    return pretrain.attention == "eager" or pretrain.needs_mask
-
-
-def logit_bytes_per_token(vocabulary_size: int, precision: str) -> int:
-    """The loss holds the logits in float32 and their log-softmax, or that and its gradient; bf16 logits beside them."""
-    return vocabulary_size * (2 * FLOAT_BYTES + (2 if precision == "bf16" else 0))
+def update_bytes(model: ModelConfig, pretrain: PretrainConfig, layout: Layout, vocabulary_size: int) -> int:
+    """A copy of the weights where the size of the update is measured; of Muon the directions of all its matrices, in
+    float32 (on GPUs half of it); with moments in eight bits those of one matrix in float32."""
+    all_shapes = shapes(model, vocabulary_size)
+    pieces = layout.num_processes if layout.shards_states_only else layout.shards
+    found = FLOAT_BYTES * -(-parameters(model, vocabulary_size).total // pieces)
+    if pretrain.optimizer == "muon":
+        directions = sum(of.numel * of.count for of in all_shapes if of.is_layer_matrix)
+        found += FLOAT_BYTES * -(-directions // pieces)
+    if pretrain.optimizer_states == "8bit":
+        found += 2 * FLOAT_BYTES * -(-max(of.numel for of in all_shapes if of.columns) // layout.shards)
+    return found

@@ -9,8 +9,6 @@ from data.order.packing import bucket_sequences
 from stages.pretrain.batches.phases import train_phases
 from stages.pretrain.config import LENGTH_BUCKETS, PretrainConfig
 
-CHECKPOINT_BYTES_PER_PARAMETER = 12  # float32 weight and both moments
-
 
 @dataclass(frozen=True, kw_only=True)
 class DomainReading:
@@ -58,12 +56,7 @@ def reading(pretrain: PretrainConfig, domains: Mapping[str, Mapping[str, Any]], 
         domain: pools(pretrain, tokens, domains[domain]["train_length_bits"]) for domain, tokens in num_tokens.items()
     }
     resolved = train_phases(pretrain, num_tokens, num_sequences)
-    order = SampleOrder(
-        seed=pretrain.seed,
-        num_sequences=num_sequences,
-        phases=resolved.phases,
-        batch_tokens=pretrain.batch_tokens,
-    )
+    order = SampleOrder(seed=pretrain.seed, num_sequences=num_sequences, phases=resolved.phases)
     found = {
         domain: DomainReading(tokens=num_tokens[domain], sequences=sum(num_sequences[domain].values()), **asdict(share))
         for domain, share in resolved.domains.items()
@@ -92,8 +85,9 @@ class Disk:
     total_bytes: int
 
 
-def disk(pretrain: PretrainConfig, num_parameters: int) -> Disk:
-    """All durable checkpoints, the local ones that are kept, one to roll back to, and one that is being written."""
-    each = CHECKPOINT_BYTES_PER_PARAMETER * num_parameters
+def disk(pretrain: PretrainConfig, state_bytes: int) -> Disk:
+    """All durable checkpoints, the local ones that are kept, one to roll back to, and one that is being written.
+    state_bytes: of weights and all that the optimizer keeps, over all processes."""
     durable = len(pretrain.durable_steps())
-    return Disk(bytes_each=each, durable=durable, total_bytes=each * (durable + pretrain.keep_local + 2))
+    most = state_bytes * (durable + pretrain.keep_local + 2)
+    return Disk(bytes_each=state_bytes, durable=durable, total_bytes=most)

@@ -12,6 +12,7 @@ from stages.plan.compute import flops, parameters
 from stages.plan.config import PlanConfig
 from stages.plan.memory import memory
 from stages.plan.schedule import disk, reading
+from stages.plan.states import FLOAT_BYTES, all_state_bytes
 from stages.pretrain.config import ModelConfig, PretrainConfig
 
 PLAN_FILE = "plan.json"
@@ -52,8 +53,9 @@ def make_plan(
     cost = flops(model, padded_vocabulary_size, pretrain.sequence_tokens)
     need = memory(model, pretrain, padded_vocabulary_size)
     read = reading(pretrain, domains, most_epochs)
-    store = disk(pretrain, count.total)
-    tokens = pretrain.num_steps * pretrain.batch_tokens
+    states = all_state_bytes(model, pretrain, padded_vocabulary_size)
+    store = disk(pretrain, FLOAT_BYTES * count.total + states)
+    tokens = pretrain.total_places
     return {
         "vocabulary_size": vocabulary_size,
         "padded_vocabulary_size": padded_vocabulary_size,
@@ -61,7 +63,7 @@ def make_plan(
         "flops": {**asdict(cost), "per_token": cost.per_token, "total": cost.per_token * tokens},
         "memory": {**asdict(need), "total": need.total, "num_processes": pretrain.num_processes},
         "steps": pretrain.num_steps,
-        "batch_tokens": pretrain.batch_tokens,
+        "batch_tokens": pretrain.batch_places(1),
         "tokens": tokens,
         "tokens_per_parameter": round(tokens / count.total, 6),
         "domains": {domain: asdict(figures) for domain, figures in read.domains.items()},

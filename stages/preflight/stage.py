@@ -3,6 +3,7 @@
 import shutil
 import traceback
 from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
 from threading import Thread
 from typing import Any
@@ -41,7 +42,9 @@ def run(config: PreflightConfig, inputs: Inputs, out: Path, journal: Journal) ->
         )
         return checks.steps(found, config.pretrain, plan["vocabulary_size"], config.most_initial_loss_ratio)
 
-    Thread(target=_import_what_exporters_need, daemon=True).start()  # takes as long as the trial's own start
+    family = config.model.resolved().family
+    # Takes as long as the trial's own start.
+    Thread(target=_import_what_exporters_need, args=(family,), daemon=True).start()
     book.add("two batches", two_batches)
     if found:
         planned = plan["memory"]["total"] * plan["memory"]["num_processes"]
@@ -149,8 +152,8 @@ def _decontamination(config: PreflightConfig, inputs: Inputs) -> Check:
     )
 
 
-def _import_what_exporters_need() -> None:
-    import transformers.models.llama.modeling_llama  # noqa: F401
+def _import_what_exporters_need(family: str) -> None:
+    import_module(f"transformers.models.{family}.modeling_{family}")
 
 
 def _try_exporters(config: PreflightConfig, inputs: Inputs, scratch: Path, book: _Book) -> None:

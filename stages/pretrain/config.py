@@ -11,10 +11,11 @@ from pydantic import Field, model_validator
 
 from stages.config import StageConfig, runtime, shared
 from stages.pretrain.memory.settings import MemorySettings
+from stages.pretrain.model.settings import ComputeSettings
 from stages.pretrain.model.shape import ModelConfig
 from stages.pretrain.monitor.settings import MonitorSettings
 from stages.pretrain.optimise.settings import OptimiseSettings
-from stages.pretrain.parallel.settings import ParallelSettings
+from stages.pretrain.parallel.settings import SHARDED, ParallelSettings
 
 LENGTH_BUCKETS = "length-buckets"
 
@@ -40,7 +41,7 @@ class LengthPhase(StageConfig):
     longest_tokens: int = Field(ge=1, description="Tokens in the longest sequence, a power of two")
 
 
-class PretrainConfig(OptimiseSettings, MemorySettings, ParallelSettings, MonitorSettings):
+class PretrainConfig(ComputeSettings, OptimiseSettings, MemorySettings, ParallelSettings, MonitorSettings):
     """How the model is trained. Batch sizes are those of the global batch, whatever the number of processes."""
 
     model: ModelConfig = shared(ModelConfig)
@@ -100,20 +101,6 @@ class PretrainConfig(OptimiseSettings, MemorySettings, ParallelSettings, Monitor
         description="The last checkpoint is unhealthy if its held-out loss is above the one before times this",
     )
 
-    micro_batch_sequences: int = runtime(
-        8,
-        rounding=True,
-        ge=1,
-        description="Most sequences that a process holds in one forward pass; of shorter ones, as many as have the "
-        "same number of tokens",
-    )
-    attention: Literal["sdpa", "eager", "flex"] = runtime(
-        "sdpa",
-        rounding=True,
-        description="What computes attention: torch's scaled_dot_product_attention, plain matrix products, or "
-        "flex_attention (on GPUs only)",
-    )
-    compile: bool = runtime(False, rounding=True, description="Compile each decoder layer with torch.compile")
     device: Literal["auto", "cpu", "cuda"] = runtime(
         "auto", rounding=True, description="Where to train; auto: on GPUs if there are any"
     )
@@ -146,18 +133,20 @@ class PretrainConfig(OptimiseSettings, MemorySettings, ParallelSettings, Monitor
                 f"pretrain.sequence_tokens = {self.sequence_tokens} is more than "
                 f"model.context_tokens = {self.model.context_tokens}"
             )
-        if self.num_processes > self.batch_sequences:
+        smallest = min(size for _, size in self.batch_sizes())
+        if self.num_processes > smallest:
             raise ValueError(
                 f"pretrain.num_processes = {self.num_processes} is more than "
-                f"pretrain.batch_sequences = {self.batch_sequences}: some processes would have nothing to do"
+                f"pretrain.batch_sequences = {smallest}: some processes would have nothing to do"
             )
         _require_positive("pretrain.mixture", self.mixture)
         _require_ascending("pretrain.mixture_schedule", [phase.from_step for phase in self.mixture_schedule])
         self._check_lengths()
-        if self.attention == "flex" and self.device == "cpu":
+        if self.attention in ("flash", "flex") and self.device == "cpu":
             raise ValueError(
-                'pretrain.attention = "flex" has no backward pass on pretrain.device = "cpu"; use "sdpa" there'
+                f'pretrain.attention = "{self.attention}" cannot be trained with on pretrain.device = "cpu"; use "sdpa"'
             )
+        self._check_memory()
         if bool(self.shards_url) != bool(self.cache_directory):
             raise ValueError(
                 "pretrain.shards_url and pretrain.cache_directory go together: what is read of the one is kept in the "
@@ -166,6 +155,21 @@ class PretrainConfig(OptimiseSettings, MemorySettings, ParallelSettings, Monitor
         if not self.shards_url and self.cache_bytes != type(self).model_fields["cache_bytes"].default:
             raise ValueError("pretrain.cache_bytes has no effect without pretrain.shards_url: leave it out")
         return self
+
+    def _check_memory(self) -> None:
+        """Raises ValueError for what only GPUs, or only sharded parameters, can have."""
+        if self.offload_optimizer and self.sharding not in SHARDED:
+            raise ValueError(
+                f'pretrain.offload_optimizer does not go with pretrain.sharding = "{self.sharding}": set that to '
+                f"{', '.join(SHARDED)}"
+            )
+        if self.device != "cpu":
+            return
+        if self.precision == "fp8":
+            raise ValueError('pretrain.precision = "fp8" needs a Hopper GPU; with pretrain.device = "cpu" use "bf16"')
+        for name in ("offload_optimizer", "expandable_segments", "allocator_split_mib", "allocator_collect_share"):
+            if getattr(self, name) != type(self).model_fields[name].default:
+                raise ValueError(f'pretrain.{name} has no effect with pretrain.device = "cpu": leave it out')
 
     def _check_lengths(self) -> None:
         """Raises ValueError where packing, lengths and isolation do not go together."""
@@ -199,14 +203,15 @@ class PretrainConfig(OptimiseSettings, MemorySettings, ParallelSettings, Monitor
         """Whether a training sequence may hold several documents that attention keeps apart."""
         return not self.cross_document_attention and self.packing != LENGTH_BUCKETS
 
-    @property
-    def warmup_steps(self) -> int:
-        return round(self.warmup_ratio * self.num_steps)
+    def batch_places(self, step: int) -> int:
+        """Places for tokens in optimizer step `step`, counted from 1, padding among them. Where batches were left out,
+        a phase of the ramp begins earlier than this says."""
+        return (self.sequences_through(step) - self.sequences_through(step - 1)) * self.sequence_tokens
 
     @property
-    def batch_tokens(self) -> int:
-        """Places for tokens in one optimizer step, padding among them."""
-        return self.batch_sequences * self.sequence_tokens
+    def total_places(self) -> int:
+        """Places for tokens in all steps, padding among them."""
+        return self.sequences_through(self.num_steps) * self.sequence_tokens
 
     def durable_steps(self) -> tuple[int, ...]:
         """The steps, counted from 1, after which a durable checkpoint is taken; the last step is always among them."""

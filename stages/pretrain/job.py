@@ -3,8 +3,11 @@
 runs/<key>/
   job.json                  what to train, on what, from which checkpoint on (one `Job`)
   worker.log                everything that workers and launcher wrote, appended to by every attempt
-  metrics.jsonl             one line a step: step, loss, learning_rate, gradient_norm, tokens; bitwise reproducible
-  timing.jsonl              one line a step: what is not reproducible
+  metrics.jsonl             one line a step: step, loss, learning_rate, gradient_norm, tokens, gradient_norms by group;
+                            on sampled steps parameter_norms, update_norms and, by layer, activation_max and
+                            activation_rms; bitwise reproducible
+  timing.jsonl              one line a step: what is not reproducible; on sampled steps communication, memory and more
+  trackers/                 what trackers leave on this machine, such as TensorBoard's files
   result.json               left by the workers of a finished attempt: peak memory and the like
   peak_memory.json          most bytes that all processes of one attempt held together, the highest of all attempts
   incidents.jsonl           one line for each attempt that did not end well, and what was done about it
@@ -51,6 +54,10 @@ class RunDirectory:
     @property
     def timing(self) -> Path:
         return self.path / TIMING
+
+    @property
+    def trackers(self) -> Path:
+        return self.path / "trackers"
 
     @property
     def result(self) -> Path:
@@ -164,6 +171,7 @@ def data_fingerprint(config: PretrainConfig, tokens_digest: str) -> str:
         "length_schedule",
         "sequence_tokens",
         "batch_sequences",
+        "batch_ramp",
         "seed",
     )
     # How long the training is decides only on how much of a domain each step may draw.

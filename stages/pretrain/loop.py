@@ -1,199 +1,174 @@
-"""The training step, spelled out in the order in which it happens, and the loop around it.
+"""The loop around the training step: batches in, records and checkpoints out.
 
-The loss of a step is the sum over all target tokens of the global batch divided by their number, whatever the number of
-processes and micro-batches. What attends to what within a sequence is said by `stages.pretrain.model.attention`.
+What a step does is spelled out in `stages.pretrain.step`. On a GPU the numbers of a step are read while the next one
+runs, and nothing is saved of a step whose numbers have not been read.
 """
 
 import math
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
 
 from data.errors import InputError
-from data.order.loader import IGNORE, BatchLoader
-from stages.pretrain.batches.exclusions import Draws, before
-from stages.pretrain.batches.feed import Fed, Feed, Rows
+from stages.pretrain.batches.exclusions import before
+from stages.pretrain.batches.feed import Fed
 from stages.pretrain.checkpoints import checkpoint
 from stages.pretrain.checkpoints.checkpoint import StepState
-from stages.pretrain.checkpoints.tensors import model_tensors, optimizer_tensors, state_digest
-from stages.pretrain.config import PretrainConfig
-from stages.pretrain.faults import Hook
-from stages.pretrain.model.attention import Attention
+from stages.pretrain.checkpoints.tensors import state_digest
 from stages.pretrain.monitor.records import Records
-from stages.pretrain.optimise.optimizer import learning_rate, set_learning_rate
-from stages.pretrain.parallel.spread import Ranks, reduce_gradients, reshard
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    import torch
+from stages.pretrain.numbers import Numbers
+from stages.pretrain.optimise import loss_scale
+from stages.pretrain.optimise.schedule import learning_rate
+from stages.pretrain.parallel.spread import reshard
+from stages.pretrain.step import NonFinite, StepResult, Training, result, train_step
 
 MOST_SKIPPED_IN_A_ROW = 10
 
 
-class NonFinite(RuntimeError):
-    """A loss or a gradient norm is NaN or infinite. `draw`: the batch that it came of, and then the weights are still
-    those of the step before; None for a loss on held-out text."""
+@dataclass(frozen=True)
+class Launched:
+    """A step whose numbers are still to be read."""
 
-    def __init__(self, message: str, draw: int | None) -> None:
-        super().__init__(message)
-        self.draw = draw
-
-
-@dataclass(frozen=True, kw_only=True)
-class StepResult:
-    """What one step gave; the same on every rank. Loss in nats per token; without a target in the batch, loss and
-    norm are None. waited_seconds: for data, on the rank that waited longest, as all the others wait for it."""
-
-    tokens: int
-    loss: float | None
-    gradient_norm: float | None
-    save_wanted: bool
-    waited_seconds: float
-
-
-@dataclass(frozen=True, kw_only=True)
-class Training:
-    """Everything that the loop works with on this rank. draw: of a step counted from 0; excluded: those that no step
-    takes. Held-out rows may hold several documents even where training rows do not, so each has its attention."""
-
-    config: PretrainConfig
-    ranks: Ranks
-    model: "torch.nn.Module"
-    optimizer: "torch.optim.AdamW"
-    attention: Attention
-    vocabulary_size: int
-    train: BatchLoader
-    train_feed: Feed
-    heldout: BatchLoader
-    heldout_feed: Feed
-    heldout_attention: Attention
-    draw: "Callable[[int], int]"
-    excluded: Draws
-    checkpoints: "Path"
-    model_config: dict[str, Any]
-    hook: Hook
-
-    def tensors(self) -> "dict[str, torch.Tensor]":
-        """All tensors of the training state, sharing memory with model and optimizer."""
-        return model_tensors(self.model) | optimizer_tensors(self.model, self.optimizer)
-
-
-def train_step(
-    training: Training, batch: Fed, *, step: int, save_wanted: bool, waited_seconds: float = 0.0
-) -> StepResult:
-    """One optimizer step on this rank's rows of the global batch. Raises NonFinite on every rank, before the update.
-
-    save_wanted: the main rank's wish for a local checkpoint, which all ranks learn with the loss. waited_seconds: how
-    long this rank has waited for the batch, which they learn with the number of tokens.
-    """
-    import torch
-
-    config, ranks, model, optimizer = training.config, training.ranks, training.model, training.optimizer
-
-    # 1. How many tokens the mean is over: all that any rank predicts in this step. A sum brings the greatest wait too,
-    # where each rank has a place of its own.
-    waits = [waited_seconds if rank == ranks.rank else 0.0 for rank in range(ranks.size)]
-    num_targets, *waits = ranks.sum([batch.num_targets, *waits]).tolist()
-    tokens, waited_seconds = round(num_targets), max(waits)
-    if not tokens:
-        return StepResult(tokens=0, loss=None, gradient_norm=None, save_wanted=False, waited_seconds=waited_seconds)
-
-    # 2. Forward and backward, one micro-batch at a time. FSDP averages gradients over ranks; the factor makes it a sum.
-    local_loss = torch.zeros((), dtype=torch.float64, device=ranks.device)
-    for number, rows in enumerate(batch.micro_batches, start=1):
-        reduce_gradients(model, number == len(batch.micro_batches))
-        total = summed_loss(model, rows, attention=training.attention, vocabulary_size=training.vocabulary_size)
-        total = training.hook("loss", step, ranks.rank, total)
-        (total * (ranks.size / tokens)).backward()
-        local_loss += total.detach()
-
-    # 3. The global loss and the global norm of the gradient, with the same bits on every rank.
-    norm = gradient_norm(model)
-    summed, saves = ranks.sum([local_loss.item() / tokens, float(save_wanted and ranks.is_main)]).tolist()
-
-    # 4. Nothing that is not finite reaches the weights. Since both numbers are global, all ranks decide alike.
-    if not (math.isfinite(summed) and math.isfinite(norm.item())):
-        raise NonFinite(f"step {step}: loss {summed}, gradient norm {norm.item()}", training.draw(batch.step))
-
-    # 5. Clip by the global norm, set the learning rate, update, and free the gradients.
-    torch.nn.utils.clip_grads_with_norm_(model.parameters(), config.gradient_clip_norm, norm)
-    set_learning_rate(optimizer, learning_rate(config, step))
-    training.hook("update", step, ranks.rank, None)
-    optimizer.step()
-    optimizer.zero_grad(set_to_none=True)
-    return StepResult(
-        tokens=tokens,
-        loss=summed,
-        gradient_norm=norm.item(),
-        save_wanted=saves > 0,
-        waited_seconds=waited_seconds,
-    )
+    step: int
+    draw: int
+    numbers: Numbers
 
 
 def train(training: Training, state: StepState, records: Records) -> StepState:
     """Train from `state` to the last step. Raises NonFinite; InputError if batch after batch holds nothing to learn."""
-    config, ranks = training.config, training.ranks
+    config = training.config
     durable = set(config.durable_steps())
-    saved_at = time.monotonic()
+    loop = Loop(training, state, records)
     with training.train.read_ahead(
         first_step=state.step,
         num_steps=config.num_steps - state.step,
         depth=config.prefetch_batches,
         readers=config.reader_threads,
     ) as batches:
-        started = waited = None
+        waited = None
         for batch in training.train_feed.ahead(batches):
-            if started is None or waited is None:  # starting to read is no part of the first step
-                started, waited = time.perf_counter(), batches.waited_seconds
+            if waited is None:  # starting to read is no part of the first step
+                waited = batches.waited_seconds
+                loop.start()
+            wants_save = loop.take(batch, batches.waited_seconds - waited)
             step = batch.step + 1
-            draw = training.draw(batch.step)
-            training.hook("begin", step, ranks.rank, draw)
-            is_due = time.monotonic() - saved_at >= config.checkpoint_seconds
-            result = train_step(
-                training, batch, step=step, save_wanted=is_due, waited_seconds=batches.waited_seconds - waited
-            )
-            state = after(state, result, step, before(training.excluded, draw))
-            records.step(
-                {
-                    "step": step,
-                    "loss": result.loss,
-                    "learning_rate": learning_rate(config, step),
-                    "gradient_norm": result.gradient_norm,
-                    "tokens": state.tokens_seen,
-                },
-                {
-                    "step": step,
-                    "seconds": round(time.perf_counter() - started, 6),
-                    "data_wait_seconds": round(result.waited_seconds, 6),
-                },
-            )
-            training.hook("end", step, ranks.rank, None)
-            if step in durable:
-                state = measure(training, state)
-            if step in durable or result.save_wanted:
-                save(training, state, records)
-                saved_at = time.monotonic()
-            started, waited = time.perf_counter(), batches.waited_seconds
-    return state
+            if wants_save or step in durable:
+                loop.settle()
+                with training.timeouts.relaxed():
+                    loop.save(durable=step in durable)
+            waited = batches.waited_seconds
+    loop.settle()
+    return loop.state
 
 
-def after(state: StepState, result: StepResult, step: int, excluded: Draws) -> StepState:
-    """The state after a step, before whose batch the draws `excluded` were left out. Raises InputError after too many
-    steps in a row that had no target."""
-    skipped = 0 if result.tokens else state.skipped_in_a_row + 1
+class Loop:
+    """The state of a training between its steps, on one rank."""
+
+    def __init__(
+        self,
+        training: Training,
+        state: StepState,
+        records: Records,
+        *,
+        clock: Callable[[], float] = time.perf_counter,
+    ) -> None:
+        """clock: seconds, monotonic."""
+        self.state = state
+        self._training = training
+        self._records = records
+        self._clock = clock
+        # The loss scale of fp16 decides on the next step; a CPU has its numbers at once.
+        self._reads_at_once = training.precision.needs_scale or training.ranks.device.type == "cpu"
+        self._launched: Launched | None = None
+        self._saved_at = self._began = clock()
+
+    def start(self) -> None:
+        """The next step begins now."""
+        self._began = self._clock()
+
+    def take(self, batch: Fed, waited_seconds: float) -> bool:
+        """Launch the step of a batch, and read the one before or, where that costs nothing, this one. Whether a local
+        checkpoint is wanted, which all ranks agree on."""
+        training, step = self._training, batch.step + 1
+        launched_before, draw = self._launched, training.draw(batch.step)
+        training.hook("begin", step, training.ranks.rank, draw)
+        is_due = self._clock() - self._saved_at >= training.config.checkpoint_seconds
+        with training.monitor.step(step):
+            numbers = train_step(
+                training,
+                batch,
+                step=step,
+                loss_scale=self.state.loss_scale.scale if training.precision.needs_scale else 1.0,
+                save_wanted=is_due,
+                waited_seconds=waited_seconds,
+            )
+        self._launched = Launched(step, draw, numbers)
+        wants_save = launched_before is not None and self._read(launched_before)
+        return self.settle() or wants_save if self._reads_at_once else wants_save
+
+    def settle(self) -> bool:
+        """Read the numbers of the step launched last, if they have not been read. Whether it wants a checkpoint."""
+        launched, self._launched = self._launched, None
+        return launched is not None and self._read(launched)
+
+    def _read(self, launched: Launched) -> bool:
+        training, step = self._training, launched.step
+        found = result(training, launched.numbers, step=step, draw=launched.draw)
+        self.state = after(training, self.state, found, step)
+        began, self._began = self._began, self._clock()
+        seconds = self._began - began  # from one reading to the next, which is how long a step takes
+        training.timeouts.took(seconds)
+        metrics, timing = training.monitor.lines(step, found, seconds=seconds)
+        self._records.step(
+            {
+                "step": step,
+                "loss": found.loss,
+                "learning_rate": learning_rate(training.config, step),
+                "gradient_norm": found.gradient_norm,
+                "tokens": self.state.tokens_seen,
+                **metrics,
+            },
+            {
+                "step": step,
+                "seconds": round(seconds, 6),
+                "data_wait_seconds": round(found.waited_seconds, 6),
+                **timing,
+            },
+        )
+        training.hook("end", step, training.ranks.rank, None)
+        return found.save_wanted
+
+    def save(self, *, durable: bool) -> None:
+        """A checkpoint of the state, whose steps have all been read."""
+        assert self._launched is None, "a step is still under way"
+        if durable:
+            self.state = measure(self._training, self.state)
+        save(self._training, self.state, self._records)
+        self._saved_at = self._began = self._clock()
+
+
+def after(training: Training, state: StepState, found: StepResult, step: int) -> StepState:
+    """The state after a step that gave `found`. Raises InputError after too many steps in a row that had no target, and
+    NonFinite where no loss scale lets fp16 hold the gradient."""
+    draw = training.draw(step - 1)
+    skipped = 0 if found.tokens else state.skipped_in_a_row + 1
     if skipped >= MOST_SKIPPED_IN_A_ROW:
         raise InputError(
             f"the batches of the last {skipped} steps, up to {step}, hold no token to predict: check the token shards"
         )
+    scale = state.loss_scale
+    if training.precision.needs_scale and found.tokens:
+        scale = scale.after(overflow=found.overflow)
+        if scale.scale < loss_scale.LEAST:
+            raise NonFinite(f"step {step}: the gradient is not finite at the least loss scale of fp16", draw)
     return state.model_copy(
         update={
             "step": step,
-            "tokens_seen": state.tokens_seen + result.tokens,
+            "tokens_seen": state.tokens_seen + found.tokens,
             "skipped_in_a_row": skipped,
-            "excluded": excluded,
+            "excluded": before(training.excluded, draw),
+            "loss_scale": scale,
             "state_digest": "",
         }
     )
@@ -225,38 +200,19 @@ def heldout_loss(training: Training) -> float:
     import torch
 
     batch = training.heldout_feed.place(training.heldout.batch(0))
-    attention, vocabulary_size = training.heldout_attention, training.vocabulary_size
-    total = 0.0
+    total = torch.zeros((), dtype=torch.float64, device=training.ranks.device)
     training.model.eval()
     with torch.no_grad():
         for rows in batch.micro_batches:
-            total += summed_loss(training.model, rows, attention=attention, vocabulary_size=vocabulary_size).item()
+            with training.precision.autocast():
+                _, loss = training.model(
+                    input_ids=rows.inputs,
+                    targets=rows.targets,
+                    **training.heldout_attention.arguments(rows.positions, rows.borders),
+                )
+            total += loss
     reshard(training.model)
     training.model.train()
-    loss, tokens = training.ranks.sum([total, float(batch.num_targets)]).tolist()
+    targets = training.ranks.tensor([batch.num_targets])
+    loss, tokens = training.ranks.sum(torch.cat((total[None], targets))).tolist()
     return loss / tokens
-
-
-def summed_loss(model: "torch.nn.Module", rows: Rows, *, attention: Attention, vocabulary_size: int) -> "torch.Tensor":
-    """float32 scalar: cross-entropy in nats, summed over the targets that are not IGNORE. Rows of the output that only
-    pad the vocabulary take no part."""
-    import torch.nn.functional as F
-
-    logits = model(input_ids=rows.inputs, use_cache=False, **attention.arguments(rows.positions)).logits
-    scores = logits[..., :vocabulary_size].float()
-    return F.cross_entropy(scores.flatten(0, 1), rows.targets.flatten(), ignore_index=IGNORE, reduction="sum")
-
-
-def gradient_norm(model: "torch.nn.Module") -> "torch.Tensor":
-    """float64 scalar: the 2-norm of all gradients as one vector, over all ranks.
-
-    In float64, because a sum of squares in float32 depends on the sharding by several 1e-6 (measured), and clipping
-    hands that on to every weight: more than all other differences between the layouts together.
-    """
-    import torch
-    from torch.distributed.tensor import DTensor
-
-    gradients = [parameter.grad for parameter in model.parameters() if parameter.grad is not None]
-    norms = [torch.linalg.vector_norm(gradient, dtype=torch.float64) for gradient in gradients]
-    norm = torch.linalg.vector_norm(torch.stack(norms))
-    return norm.full_tensor() if isinstance(norm, DTensor) else norm

@@ -49,13 +49,18 @@ def work(job: Job) -> None:
     gc.disable()  # what is imported and set up stays; looking through it for garbage takes a sixth of the time
     from stages.pretrain.loop import train
     from stages.pretrain.monitor.records import Records
+    from stages.pretrain.monitor.trackers import Trackers
     from stages.pretrain.setup import set_up
 
     training, state = set_up(job)
     gc.freeze()
     gc.enable()
     ranks = training.ranks
-    with Records(job.run, writes=ranks.is_main) as records:
+    names, settings = job.config.trackers if ranks.is_main else (), job.config.model_dump(mode="json")
+    with (
+        Trackers(names, job.run.trackers, resumed_step=state.step, settings=settings) as trackers,
+        Records(job.run, writes=ranks.is_main, trackers=trackers) as records,
+    ):
         train(training, state, records)
         peak_bytes = records.peak_memory(ranks.peak_memory_bytes())
     if ranks.is_main:
@@ -72,7 +77,7 @@ def work(job: Job) -> None:
 
 def exit_code(error: BaseException) -> int:
     """The exit code that says what kind of end `error` is."""
-    from stages.pretrain.loop import NonFinite
+    from stages.pretrain.step import NonFinite
 
     if isinstance(error, InputError):
         return BAD_INPUT

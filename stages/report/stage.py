@@ -7,7 +7,7 @@ from typing import Any
 from stages.base import Facts, Inputs
 from stages.journal import Journal
 from stages.preflight.checks import FILE as CHECKS_FILE
-from stages.report import curation, view
+from stages.report import curation, training, view
 from stages.report.config import ReportConfig
 from stages.store import Artifact
 
@@ -60,6 +60,12 @@ def draw(inputs: Inputs, evaluations: list[Artifact]) -> dict[str, str]:
             charts.throughput(steps.timed_steps, steps.tokens_per_second),
             "Tokens per second by step",
         )
+    for name, curves, label in (
+        ("norms", training.norm_panels(inputs["pretrain"]), "Norms by group of parameters and step"),
+        ("machine", training.machine_panels(inputs["pretrain"]), "Use of the machine by step"),
+    ):
+        if curves:
+            figures[name] = charts.curves(curves, log=name == "norms"), label
     corpus = inputs["corpus"].facts
     for kind, panels in curation.funnels(corpus, inputs["tokens"].facts, inputs["tokenizer"].facts).items():
         figures[f"funnel_{kind}"] = (

@@ -25,9 +25,15 @@ from tests.services.s3 import options
 ROW_TOKENS, BATCH_ROWS = 1_025, 32
 FILE_ROWS = 1_000  # rows in a record batch of the file for the others
 LONGEST_TOKENS = 1_024
+BATCH_TOKENS = BATCH_ROWS * LONGEST_TOKENS
 PHASES = (
-    Phase(first_step=0, weights={"code": 0.2, "prose": 0.5, "web": 0.3}, longest_tokens=256),
-    Phase(first_step=10_000, weights={"code": 0.4, "prose": 0.5, "web": 0.1}, longest_tokens=LONGEST_TOKENS),
+    Phase(first_step=0, weights={"code": 0.2, "prose": 0.5, "web": 0.3}, longest_tokens=256, batch_tokens=BATCH_TOKENS),
+    Phase(
+        first_step=10_000,
+        weights={"code": 0.4, "prose": 0.5, "web": 0.1},
+        longest_tokens=LONGEST_TOKENS,
+        batch_tokens=BATCH_TOKENS,
+    ),
 )
 EXCLUDED = ((700, 703), (9_998, 10_002), (40_000, 40_100))
 PLACES = {"start": 0, "second phase": 10_000, "far": 10**9}
@@ -38,8 +44,8 @@ def make_loader(folder: Path, *, rows: int, row_tokens: int, files: ShardFiles |
     """A loader of one domain, packed as a stream."""
     domains = packed(folder, "stream", row_tokens, files)
     pools = domains["text"].packing.num_sequences
-    phase = Phase(first_step=0, weights={"text": 1.0}, longest_tokens=row_tokens)
-    order = SampleOrder(seed=0, num_sequences={"text": pools}, phases=[phase], batch_tokens=rows * row_tokens)
+    phase = Phase(first_step=0, weights={"text": 1.0}, longest_tokens=row_tokens, batch_tokens=rows * row_tokens)
+    order = SampleOrder(seed=0, num_sequences={"text": pools}, phases=[phase])
     return BatchLoader(order, domains)
 
 
@@ -141,9 +147,7 @@ def resuming(folder: Path) -> dict[str, float]:
     pools = {name: domain.packing.num_sequences for name, domain in domains.items()}
 
     def loader() -> BatchLoader:
-        order = SampleOrder(
-            seed=0, num_sequences=pools, phases=PHASES, batch_tokens=BATCH_ROWS * LONGEST_TOKENS, excluded=EXCLUDED
-        )
+        order = SampleOrder(seed=0, num_sequences=pools, phases=PHASES, excluded=EXCLUDED)
         return BatchLoader(order, domains)
 
     opened = loader()

@@ -23,11 +23,12 @@ PACKAGES = ("torch", "accelerate", "transformers")
 def first_steps() -> list[str]:
     """Settings that make the first steps of the demo a run of their own: its warm-up, cut off on the way."""
     demo = load(DEMO).pretrain
-    assert demo.warmup_steps >= STEPS, "the cut must lie in the warm-up, where the schedule is a straight line"
+    warmup_steps = round(demo.warmup_ratio * demo.num_steps)
+    assert warmup_steps >= STEPS, "the cut must lie in the warm-up, where the schedule is a straight line"
     settings = {
         "num_steps": STEPS,
         "warmup_ratio": 1.0,
-        "learning_rate": demo.learning_rate * STEPS / demo.warmup_steps,
+        "learning_rate": demo.learning_rate * STEPS / warmup_steps,
         "precision": "fp32",
         "checkpoint_every_steps": STEPS,
     }

@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -9,7 +10,7 @@ import pytest
 
 from stages.recipe import STAGES
 from stages.store import Store
-from tests.end_to_end.shell import TINY, run
+from tests.end_to_end.shell import TINY, run, run_here
 
 
 def test_nine_stages_ran_alone_without_prefect(tiny_root: Path) -> None:
@@ -38,7 +39,7 @@ def test_conservation_from_text_to_tokens(tiny_root: Path) -> None:
 
 
 def test_a_second_run_only_finds_what_is_there(tiny_root: Path) -> None:
-    result = run("stages.report", TINY, "--upstream", "--root", tiny_root)
+    result = run_here("stages.report", TINY, "--upstream", "--root", tiny_root)
     assert result.returncode == 0, result.stderr
     assert "started" not in result.stderr
     assert len(re.findall("up to date", result.stderr)) == len(STAGES) + 1, "nine stages, two evaluations"
@@ -53,18 +54,18 @@ def test_events_are_json_lines(tiny_root: Path) -> None:
 def test_commands_on_the_store(tiny_root: Path, tmp_path: Path) -> None:
     store = Store(tiny_root)
     (report,) = store.all("report")
-    listed = run("stages", "list", "--root", tiny_root)
+    listed = run_here("stages", "list", "--root", tiny_root)
     assert all(artifact.key in listed.stdout for artifact in store.all())
-    lineage = run("stages", "lineage", report.key[:8], "--root", tiny_root)
+    lineage = run_here("stages", "lineage", report.key[:8], "--root", tiny_root)
     assert all(f"{stage} " in lineage.stdout for stage in (*STAGES, "checkpoint"))
-    assert run("stages", "verify", "--root", tiny_root).returncode == 0
-    kept = run("stages", "gc", TINY, "--root", tiny_root)
+    assert run_here("stages", "verify", "--root", tiny_root).returncode == 0
+    kept = run_here("stages", "gc", TINY, "--root", tiny_root)
     assert kept.returncode == 0 and "tiny-" not in kept.stdout, "an artifact of the recipe is no garbage"
-    other = run("stages.plan", TINY, "--root", tiny_root, "--set", "pretrain.num_steps=41")
+    other = run_here("stages.plan", TINY, "--root", tiny_root, "--set", "pretrain.num_steps=41")
     first, second = [artifact.key for artifact in store.all("plan")]
-    explained = run("stages", "explain", first, second, "--root", tiny_root)
+    explained = run_here("stages", "explain", first, second, "--root", tiny_root)
     assert other.returncode == 0 and "pretrain.num_steps: 4" in explained.stdout
-    removed = run("stages", "gc", TINY, "--root", tiny_root, "--delete")
+    removed = run_here("stages", "gc", TINY, "--root", tiny_root, "--delete")
     assert "plan" in removed.stdout and len(list(store.all("plan"))) == 1
 
 
@@ -99,7 +100,7 @@ def corpus_recipe(tmp_path: Path) -> Path:
 def test_a_corpus_that_cannot_be_used(corpus_recipe: Path, tmp_path: Path, content: str | None, message: str) -> None:
     if content is not None:
         (tmp_path / "corpus.jsonl").write_text(content)
-    result = run("stages.curate", corpus_recipe, "--root", tmp_path)
+    result = run_here("stages.curate", corpus_recipe, "--root", tmp_path)
     assert result.returncode == 2, result.stderr
     assert re.search(message, result.stderr) and "Traceback" not in result.stderr
     assert list(Store(tmp_path).all()) == []
@@ -108,7 +109,7 @@ def test_a_corpus_that_cannot_be_used(corpus_recipe: Path, tmp_path: Path, conte
 def test_a_record_that_is_not_utf8_is_counted_and_the_others_are_kept(corpus_recipe: Path, tmp_path: Path) -> None:
     documents = [line(f"{PROSE} Number {number}. " + f"word{number} " * 20).encode() for number in range(40)]
     (tmp_path / "corpus.jsonl").write_bytes(b"".join(documents) + b'{"text": "\xff\xfe"}\n')
-    result = run("stages.curate", corpus_recipe, "--root", tmp_path)
+    result = run_here("stages.curate", corpus_recipe, "--root", tmp_path)
     assert result.returncode == 0, result.stderr
     (corpus,) = Store(tmp_path).all("curate")
     domain = corpus.facts["domains"]["prose"]
@@ -123,7 +124,7 @@ def test_a_truncated_archive_loses_no_tail_in_silence(corpus_recipe: Path, tmp_p
     (tmp_path / "corpus.jsonl.gz").write_bytes(whole[: len(whole) // 2])
     text = corpus_recipe.read_text().replace("corpus.jsonl", "corpus.jsonl.gz")
     corpus_recipe.write_text(text)
-    result = run("stages.curate", corpus_recipe, "--root", tmp_path)
+    result = run_here("stages.curate", corpus_recipe, "--root", tmp_path)
     assert result.returncode == 2, result.stderr
     assert "corpus.jsonl.gz: the file is cut off or damaged" in result.stderr and "Traceback" not in result.stderr
 
@@ -133,35 +134,39 @@ def test_bad_recipes_exit_with_two(tmp_path: Path) -> None:
         ("pretrain.lerning_rate=1", "did you mean learning_rate"),
         ("pretrain.num_steps=x", "'x'"),
     ):
-        result = run("stages.plan", TINY, "--root", tmp_path, "--set", setting)
+        result = run_here("stages.plan", TINY, "--root", tmp_path, "--set", setting)
         assert result.returncode == 2 and message in result.stderr and "Traceback" not in result.stderr
 
 
 def test_a_stage_whose_input_is_not_there_names_the_command(tmp_path: Path) -> None:
-    result = run("stages.tokenizer", TINY, "--root", tmp_path)
+    result = run_here("stages.tokenizer", TINY, "--root", tmp_path)
     assert result.returncode == 2
     assert "python -m stages.curate RECIPE" in result.stderr and "--upstream" in result.stderr
 
 
-def test_real_stages_on_a_full_disk(tmp_path: Path) -> None:
+def test_real_stages_on_a_full_disk(tiny_root: Path, tmp_path: Path) -> None:
     """The disk is full at pretokenize; what was finished before stays, and with more space the same command goes on."""
     disk = tmp_path / "disk"
     disk.mkdir()
     if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=40m", "tmpfs", disk], capture_output=True).returncode:
         pytest.skip("needs the right to mount a small file system")
     try:
-        assert run("stages.tokenizer", TINY, "--upstream", "--root", disk).returncode == 0
+        for stage in ("curate", "tokenizer"):
+            shutil.copytree(tiny_root / "artifacts" / stage, disk / "artifacts" / stage)
+        finished = {artifact.stage: artifact.digest for artifact in Store(disk).all()}
         used = sum(path.stat().st_blocks * 512 for path in disk.rglob("*") if path.is_file())
         subprocess.run(["mount", "-o", f"remount,size={used + (700 << 10)}", disk], check=True)
         full = run("stages.pretokenize", TINY, "--upstream", "--root", disk)
         assert full.returncode == 75, full.stderr
         assert "is full; free some space and run the same command again" in full.stderr
         assert "Traceback" not in full.stderr
-        finished = {artifact.stage: artifact.digest for artifact in Store(disk).all()}
+        assert {artifact.stage: artifact.digest for artifact in Store(disk).all()} == finished
         assert finished.keys() == {"curate", "tokenizer"}
         subprocess.run(["mount", "-o", "remount,size=40m", disk], check=True)
-        assert run("stages.pretokenize", TINY, "--upstream", "--root", disk).returncode == 0
-        assert run("stages", "verify", "--root", disk).returncode == 0
-        assert finished.items() <= {artifact.stage: artifact.digest for artifact in Store(disk).all()}.items()
+        assert run_here("stages.pretokenize", TINY, "--upstream", "--root", disk).returncode == 0
+        assert run_here("stages", "verify", "--root", disk).returncode == 0
+        undisturbed = {artifact.stage: artifact.digest for artifact in Store(tiny_root).all()}
+        left = {artifact.stage: artifact.digest for artifact in Store(disk).all()}
+        assert left == {stage: undisturbed[stage] for stage in ("curate", "tokenizer", "pretokenize")}
     finally:
         subprocess.run(["umount", disk], check=True)

@@ -9,6 +9,10 @@ FIGURES = {
     "loss": lambda: charts.loss_curve(range(1, 1001), [9 / i for i in range(1, 1001)], [(500, 3.0), (1000, 2.5)]),
     "rate": lambda: charts.learning_rate([1, 2], [0.1, 0.2], [1.0, 0.0]),
     "throughput": lambda: charts.throughput([1, 2, 3], [10.0, 12.0, 11.0]),
+    "norms": lambda: charts.curves(
+        {"a": {"x": ([1, 2], [0.1, 3.0]), "y": ([2], [1.0])}, "b": {"x": ([1], [2])}}, log=True
+    ),
+    "shares": lambda: charts.curves({"mfu": {"": ([1, 2], [0.1, 0.0])}}, log=False),
     "bits": lambda: charts.bits_per_byte(
         {"code": POINTS, "a <b> & $c": POINTS[:1]}, {"code": {"gzip-9": 2.5, "zstd": 2.4}}
     ),

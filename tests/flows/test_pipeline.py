@@ -22,9 +22,8 @@ from flows.server import server_for_this_run
 from stages.recipe import STAGES
 from stages.store import Store
 from tests.chaos import chain
+from tests.end_to_end.shell import REPOSITORY, TINY, run_here
 
-REPOSITORY = Path(__file__).parents[2]
-TINY = REPOSITORY / "deployments" / "recipes" / "tiny.toml"
 LIMIT_SECONDS = 900
 
 
@@ -35,44 +34,35 @@ class Desk:
         self.root = folder / "root"
         self.home = folder / "prefect"
         self.failed = folder / "failed"
+        self.output, self.results = self.root / "output.txt", self.root / "results.txt"
         for path in (self.root, self.failed):
             path.mkdir()
 
-    def run(self, *arguments: str, fail_once: bool = False, api: str = "") -> subprocess.CompletedProcess[str]:
-        """The flow to its end; `api` is the address of a server, without which it starts one."""
-        return subprocess.run(
-            self._command(*arguments),
-            cwd=REPOSITORY,
-            env=self._environment(fail_once, api),
-            capture_output=True,
-            text=True,
-            timeout=LIMIT_SECONDS,
-            check=False,
-        )
-
-    def start(self, *arguments: str, fail_once: bool = False) -> subprocess.Popen[bytes]:
-        """The flow in the background, as the leader of a process group of its own, like a command in a terminal."""
-        with open(self.root / "output.txt", "wb") as output:
+    def start(self) -> subprocess.Popen[bytes]:
+        """The flow, each stage of which fails once, in the background, as the leader of a process group of its own,
+        like a command in a terminal. It starts a server of its own."""
+        environment = {
+            **os.environ,
+            "PREFECT_HOME": str(self.home),
+            "FAIL_ONCE_FOLDER": str(self.failed),
+            "PYTHONPATH": str(Path(__file__).parent / "fail_once"),
+        }
+        environment.pop("PREFECT_API_URL", None)
+        with open(self.output, "wb") as output, open(self.results, "wb") as results:
             return subprocess.Popen(
-                self._command(*arguments),
+                [sys.executable, "-m", "flows.pipeline", str(TINY), "--root", str(self.root)],
                 cwd=REPOSITORY,
-                env=self._environment(fail_once),
-                stdout=output,
+                env=environment,
+                stdout=results,
                 stderr=output,
                 start_new_session=True,
+                # Tests that run in the background ignore Ctrl-C, and what they start would do so too.
+                preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
             )
 
-    def _command(self, *arguments: str) -> list[str]:
-        return [sys.executable, "-m", "flows.pipeline", str(TINY), "--root", str(self.root), *arguments]
-
-    def _environment(self, fail_once: bool, api: str = "") -> dict[str, str]:
-        environment = {**os.environ, "PREFECT_HOME": str(self.home), "FAIL_ONCE_FOLDER": str(self.failed)}
-        environment.pop("PREFECT_API_URL", None)
-        if api:
-            environment["PREFECT_API_URL"] = api
-        if fail_once:
-            environment["PYTHONPATH"] = str(Path(__file__).parent / "fail_once")
-        return environment
+    def run_here(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        """The flow in this process, with Prefect as it is set here."""
+        return run_here("flows.pipeline", TINY, "--root", self.root, *arguments)
 
     def task_runs(self) -> list[tuple[str, str, int]]:
         """(name, state, number of attempts) of every task run that the server has recorded, oldest first."""
@@ -119,12 +109,12 @@ class Story:
 
 
 def stop(desk: Desk, how: Callable[[int], None], trial: bool = False) -> Ended:
-    flow = desk.start(fail_once=True)
+    flow = desk.start()
     family = wait_for_worker(flow, desk.root, trial)
     how(flow.pid)
     exit_code = flow.wait(60)
     _, alive = psutil.wait_procs(family, timeout=30)
-    return Ended(exit_code, alive, (desk.root / "output.txt").read_text())
+    return Ended(exit_code, alive, desk.output.read_text())
 
 
 @pytest.fixture(scope="module")
@@ -138,20 +128,23 @@ def story(tmp_path_factory: pytest.TempPathFactory) -> Story:
     shell, harm = chain.start(desk.root, processes=1), chain.Harm()
     wait_for_worker(shell, desk.root)
     chain.kill(shell, everything=True, harm=harm)
-    result = desk.run(fail_once=True)
-    assert result.returncode == 0, result.stdout[-2000:] + result.stderr[-6000:]
-    return Story(desk, killed, interrupted, harm, result.stdout, chain.digests(desk.root))
+    flow = desk.start()
+    try:
+        assert flow.wait(LIMIT_SECONDS) == 0, desk.output.read_text()[-8000:]
+    finally:
+        flow.kill()
+    return Story(desk, killed, interrupted, harm, desk.results.read_text(), chain.digests(desk.root))
 
 
 @pytest.fixture(scope="module")
-def api(story: Story) -> Iterator[str]:
-    """The address of a server that outlives the flows, on the home of the story: each flow's own takes seconds."""
+def server(story: Story) -> Iterator[None]:
+    """A server that outlives the flows of this process, on the home of the story: each flow's own takes seconds."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PREFECT_HOME", str(story.desk.home))
         patch.delenv("PREFECT_API_URL", raising=False)
         settings = temporary_settings({PREFECT_HOME: story.desk.home}, restore_defaults={PREFECT_API_URL})
-        with settings, server_for_this_run() as address:
-            yield address
+        with settings, server_for_this_run():
+            yield
 
 
 def test_each_stage_failed_once_was_retried_and_completed(story: Story) -> None:
@@ -196,32 +189,32 @@ def test_every_checkpoint_was_evaluated(story: Story) -> None:
     assert sorted(artifact.facts["model"]["step"] for artifact in store.all("evaluate")) == sorted(steps)
 
 
-def test_a_second_run_builds_nothing_and_a_change_builds_what_it_touches(story: Story, api: str) -> None:
+def test_a_second_run_builds_nothing_and_a_change_builds_what_it_touches(story: Story, server: None) -> None:
     desk = story.desk
     before = desk.digests()
-    result = desk.run(api=api)
+    result = desk.run_here()
     assert result.returncode == 0, result.stderr[-4000:]
     assert desk.digests() == before
     assert "started (" not in result.stderr
-    result = desk.run("--set", "export.seed=5", api=api)
+    result = desk.run_here("--set", "export.seed=5")
     assert result.returncode == 0, result.stderr[-4000:]
     assert {name.split("/")[0] for name in desk.digests().keys() - before.keys()} == {"export", "report"}
 
 
-def test_what_the_user_wrote_is_not_retried(story: Story, api: str) -> None:
+def test_what_the_user_wrote_is_not_retried(story: Story, server: None) -> None:
     desk = story.desk
     recorded = len(desk.task_runs())
-    result = desk.run("--set", "pretrain.mixture={reference=1.0, poetry=1.0}", "--set", "pretrain.seed=9", api=api)
+    result = desk.run_here("--set", "pretrain.mixture={reference=1.0, poetry=1.0}", "--set", "pretrain.seed=9")
     assert result.returncode == 2, result.stderr[-4000:]
     assert "poetry" in result.stderr and "Traceback" not in result.stderr
     failed = [run for run in desk.task_runs()[recorded:] if run[1] == "FAILED"]
     assert [run_count for _, _, run_count in failed] == [1]
 
 
-def test_a_missing_source_is_not_retried(story: Story, api: str) -> None:
+def test_a_missing_source_is_not_retried(story: Story, server: None) -> None:
     desk = story.desk
     recorded = len(desk.task_runs())
-    result = desk.run("--set", 'curate.sources=[{kind="text", path="absent/*.txt", domain="x"}]', api=api)
+    result = desk.run_here("--set", 'curate.sources=[{kind="text", path="absent/*.txt", domain="x"}]')
     assert result.returncode == 2, result.stderr[-4000:]
     assert "absent" in result.stderr and "Traceback" not in result.stderr
     assert [run[1:] for run in desk.task_runs()[recorded:]] == [("FAILED", 1)]
@@ -229,7 +222,8 @@ def test_a_missing_source_is_not_retried(story: Story, api: str) -> None:
 
 def test_a_bad_recipe_is_refused_before_a_server_starts(tmp_path: Path) -> None:
     desk = Desk(tmp_path)
-    result = desk.run("--set", "pretrain.learning_rat=1")
+    with temporary_settings({PREFECT_HOME: desk.home}, restore_defaults={PREFECT_API_URL}):
+        result = desk.run_here("--set", "pretrain.learning_rat=1")
     assert result.returncode == 2
     assert "did you mean learning_rate?" in result.stderr
-    assert not (desk.home / "prefect.db").exists()
+    assert not desk.home.exists()

@@ -104,7 +104,13 @@ def pretrain_files(folder: Path) -> None:
         {"step": i, "loss": loss, "learning_rate": 0.1, "gradient_norm": 1.0, "tokens": 100 * i}
         for i, loss in enumerate(losses, 1)
     ]
-    timing = [{"step": i, "seconds": 0.5, "data_wait_seconds": 0.0} for i in range(1, 5)]
+    timing: list[dict[str, Any]] = [{"step": i, "seconds": 0.5, "data_wait_seconds": 0.0} for i in range(1, 5)]
+    for line in metrics:
+        line["gradient_norms"] = {} if line["loss"] is None else {"attention": 0.6, "norm": 0.8}
+    metrics[2] |= {"update_norms": {"attention": 0.5, "norm": None}, "parameter_norms": {"attention": 4.0, "norm": 1.0}}
+    for line in timing:
+        line["mfu"] = 0.25
+    timing[2]["communication"] = {"exposed_share": 0.125}
     for name, lines in (("metrics.jsonl", metrics), ("timing.jsonl", timing)):
         (folder / name).write_text("".join(json.dumps(line) + "\n" for line in lines))
 

@@ -12,6 +12,7 @@ from stages.base import Job, execute
 from stages.curate.tables import SAMPLES
 from stages.report import STAGE, ReportConfig, curation, view
 from stages.report.stage import count, seconds, size
+from stages.report.training import machine_panels, norm_panels
 from stages.store import Artifact, Store
 from tests.stages.export.made import publish
 from tests.stages.reported_run import NASTY, corpus_facts, made_run
@@ -62,13 +63,25 @@ class Page(HTMLParser):
 def test_the_page_is_whole_and_loads_nothing(artifacts: dict[str, tuple[Artifact, ...]]) -> None:
     source = (report(artifacts).path / "report.html").read_text(encoding="utf-8")
     page = Page(source)
-    assert page.open == [] and page.tags.count("svg") == 8
+    assert page.open == [] and page.tags.count("svg") == 10
     assert (
         "script" not in page.tags and "link" not in page.tags and "img" not in page.tags and "iframe" not in page.tags
     )
     assert all(reference.startswith("#") for reference in page.loaded)
     assert not re.search(r"@import|url\((?!#)", source)
     assert "prefers-color-scheme: dark" in source and 'name="viewport"' in source
+
+
+def test_curves_of_norms_and_of_the_machine_are_those_of_the_lines(artifacts: dict[str, tuple[Artifact, ...]]) -> None:
+    (pretrain,) = artifacts["pretrain"]
+    assert norm_panels(pretrain) == {
+        "Gradient norm by group": {"attention": ([1, 3, 4], [0.6] * 3), "norm": ([1, 3, 4], [0.8] * 3)},
+        "Norm of an update over that of the weights": {"attention": ([3], [0.125])},
+    }
+    assert machine_panels(pretrain) == {
+        "Model FLOPs utilisation": {"": ([1, 2, 3, 4], [0.25] * 4)},
+        "Exposed communication, share of the step": {"": ([3], [0.125])},
+    }
 
 
 def test_text_from_data_is_shown_and_never_markup(artifacts: dict[str, tuple[Artifact, ...]]) -> None:

@@ -5,7 +5,7 @@ computing waits for the copies of its own batch only. On a CPU there is nothing 
 """
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -18,23 +18,27 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class Rows:
-    """One micro-batch. inputs, targets: int64[rows, length]; positions: int32[rows, length]."""
+    """One micro-batch. inputs, targets: int64[rows, length]; positions: int32[rows, length]; borders: int32[segments +
+    1], the places, counted through all rows, at which one begins, and their number."""
 
     inputs: "torch.Tensor"
     targets: "torch.Tensor"
     positions: "torch.Tensor"
+    borders: "torch.Tensor"
 
     def each(self, change: "Callable[[torch.Tensor], torch.Tensor]") -> "Rows":
         """The same with every tensor changed."""
-        return Rows(inputs=change(self.inputs), targets=change(self.targets), positions=change(self.positions))
+        return Rows(**{field.name: change(getattr(self, field.name)) for field in fields(self)})
 
 
 @dataclass(frozen=True, kw_only=True)
 class Fed:
-    """This rank's part of a step, on its device. step: as the batch counts it, from 0; num_targets: of this rank."""
+    """This rank's part of a step, on its device. step: as the batch counts it, from 0; num_targets: of this rank;
+    places: for tokens in the whole batch, of all ranks, padding among them."""
 
     step: int
     num_targets: int
+    places: int
     micro_batches: tuple[Rows, ...]
 
 
@@ -54,12 +58,11 @@ class Feed:
     loss or its gradient.
     """
 
-    def __init__(self, *, device: "torch.device", batch_tokens: int, micro_batch_tokens: int, world_size: int) -> None:
-        """batch_tokens: places of the whole batch; micro_batch_tokens: the most in one micro-batch."""
+    def __init__(self, *, device: "torch.device", micro_batch_tokens: int, world_size: int) -> None:
+        """micro_batch_tokens: most places in one micro-batch."""
         import torch
 
         self._device = device
-        self._batch_tokens = batch_tokens
         self._micro_batch_tokens = micro_batch_tokens
         self._world_size = world_size
         self._copies = torch.cuda.Stream(device) if device.type == "cuda" else None
@@ -84,7 +87,12 @@ class Feed:
             yield self._ready(sent)
 
     def _fed(self, batch: Batch) -> Fed:
-        return Fed(step=batch.step, num_targets=batch.num_targets, micro_batches=tuple(self._cut(batch)))
+        return Fed(
+            step=batch.step,
+            num_targets=batch.num_targets,
+            places=batch.whole_rows * batch.inputs.shape[1],
+            micro_batches=tuple(self._cut(batch)),
+        )
 
     def _send(self, batch: Batch, copies: "torch.cuda.Stream") -> _Sent:
         """Begin to copy a batch; the host does not wait."""
@@ -107,7 +115,7 @@ class Feed:
         current = torch.cuda.current_stream(self._device)
         current.wait_event(sent.arrived)
         for rows in sent.fed.micro_batches:
-            for tensor in (rows.inputs, rows.targets, rows.positions):
+            for tensor in (rows.inputs, rows.targets, rows.positions, rows.borders):
                 tensor.record_stream(current)
         return sent.fed
 
@@ -116,7 +124,7 @@ class Feed:
         import torch
 
         length = batch.inputs.shape[1]
-        most_rows = -(-(self._batch_tokens // length) // self._world_size)
+        most_rows = -(-batch.whole_rows // self._world_size)
         size = max(1, self._micro_batch_tokens // length)
         for start in range(0, most_rows, size):
             part = slice(start, start + size)
@@ -124,8 +132,10 @@ class Feed:
             if not len(inputs):
                 inputs, targets = np.zeros((1, length), np.int64), np.full((1, length), IGNORE, np.int64)
                 positions = np.arange(length, dtype=np.int32)[None]
+            borders = np.append(np.flatnonzero(positions == 0), positions.size).astype(np.int32)
             yield Rows(
                 inputs=torch.from_numpy(inputs),
                 targets=torch.from_numpy(targets),
                 positions=torch.from_numpy(positions),
+                borders=torch.from_numpy(borders),
             )

@@ -2,12 +2,12 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from data.errors import InputError
 from data.order.batches import Phase
 from data.order.epoch_caps import cap_epochs, epochs, phase_tokens
-from data.order.mixture import ResolvedMixture, resolve_phases
+from data.order.mixture import resolve_phases
 from stages.pretrain.config import PretrainConfig
 
 Sizes = Mapping[str, int]
@@ -48,6 +48,7 @@ def train_phases(config: PretrainConfig, num_tokens: Sizes, num_sequences: Pools
         config.mixture,
         schedule,
         lengths,
+        batch_tokens=[(first - 1, rows * config.sequence_tokens) for first, rows in config.batch_sizes()],
         num_tokens=num_tokens,
         num_sequences=num_sequences,
         temperature=config.mixture_temperature,
@@ -58,14 +59,13 @@ def train_phases(config: PretrainConfig, num_tokens: Sizes, num_sequences: Pools
             phases,
             most_epochs=config.mixture_most_epochs,
             num_steps=config.num_steps,
-            batch_tokens=config.batch_tokens,
             num_sequences=num_sequences,
         )
     late = tuple(
         f"pretrain.{name}: the phase from step {phase.from_step} on has no effect, since the training ends with step "
         f"{config.num_steps}"
-        for name, phases in (("mixture_schedule", config.mixture_schedule), ("length_schedule", config.length_schedule))
-        for phase in phases
+        for name in ("mixture_schedule", "length_schedule", "batch_ramp")
+        for phase in getattr(config, name)
         if phase.from_step > config.num_steps
     )
     unread = tuple(
@@ -85,17 +85,17 @@ def _domain_shares(
     config: PretrainConfig, wanted: Sequence[Phase], phases: Sequence[Phase], num_sequences: Pools
 ) -> dict[str, DomainShare]:
     """wanted: the phases without a cap on epochs."""
-    sizes = {"num_steps": config.num_steps, "batch_tokens": config.batch_tokens}
     drawn: dict[str, float] = {}
-    for phase, tokens in zip(phases, phase_tokens(phases, **sizes), strict=True):
+    for phase, tokens in zip(phases, phase_tokens(phases, num_steps=config.num_steps), strict=True):
         total = math.fsum(phase.weights.values())
         for domain, weight in phase.weights.items() if tokens else ():
             drawn[domain] = drawn.get(domain, 0.0) + tokens * weight / total
-    times, wanted_times = (epochs(some, num_sequences=num_sequences, **sizes) for some in (phases, wanted))
-    tokens = config.num_steps * config.batch_tokens
+    times, wanted_times = (
+        epochs(some, num_steps=config.num_steps, num_sequences=num_sequences) for some in (phases, wanted)
+    )
     return {
         domain: DomainShare(
-            weight=round(drawn[domain] / tokens, 6),
+            weight=round(drawn[domain] / config.total_places, 6),
             epochs=round(times[domain], 6),
             wanted_epochs=round(wanted_times[domain], 6),
         )
@@ -118,19 +118,23 @@ def unread_tokens(phases: Sequence[Phase], num_steps: int, num_sequences: Pools)
     }
 
 
-def heldout_phases(config: PretrainConfig, num_tokens: Sizes, num_sequences: Pools) -> ResolvedMixture:
+def heldout_phase(config: PretrainConfig, num_tokens: Sizes, num_sequences: Pools) -> Phase:
     """The one phase of the held-out sequences: the training's first mixture, less the domains that have nothing held
-    out, and without a cap on epochs. Raises InputError if none is left.
+    out, and without a cap on epochs. Its batches have as many sequences as the config asks for, if there are so many.
+    Raises InputError if no domain is left.
     """
     weights = {domain: weight for domain, weight in config.mixture.items() if domain in num_tokens}
     if config.mixture and not weights:
         raise InputError("no domain of pretrain.mixture has held-out text: raise curate.heldout_fraction")
-    lengths = [(0, config.sequence_tokens)]
-    return resolve_phases(
+    length = config.sequence_tokens
+    (phase,) = resolve_phases(
         weights,
         [],
-        lengths,
+        [(0, length)],
+        batch_tokens=[(0, config.heldout_sequences * length)],
         num_tokens=num_tokens,
         num_sequences=num_sequences,
         temperature=config.mixture_temperature,
-    )
+    ).phases
+    available = sum(num_sequences[domain][length] for domain in phase.weights)
+    return replace(phase, batch_tokens=min(config.heldout_sequences, available) * length)

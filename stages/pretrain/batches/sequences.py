@@ -16,7 +16,7 @@ from data.order.loader import BatchLoader, PackedDomain
 from data.order.packing import make_packing
 from data.shards.streams import open_streams
 from stages.pretrain.batches.exclusions import Draws
-from stages.pretrain.batches.phases import DomainShare, heldout_phases, train_phases, unread_tokens
+from stages.pretrain.batches.phases import DomainShare, heldout_phase, train_phases, unread_tokens
 from stages.pretrain.config import PretrainConfig
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ TRAIN, HELDOUT = "train", "heldout"
 
 @dataclass(frozen=True, kw_only=True)
 class Sequences:
-    """One side of the split. batch_tokens: places of a batch, padding among them. isolates: whether positions start
+    """One side of the split. isolates: whether positions start
     anew with each document; needs_mask: whether a row may hold several such segments. shares: of a training, by domain,
     as the recipe asks for. unread_tokens: by domain, in sequences that are too long to be ever drawn. warnings: what
     the user asked for and does not get.
@@ -35,7 +35,6 @@ class Sequences:
 
     order: SampleOrder
     domains: Mapping[str, PackedDomain]
-    batch_tokens: int
     isolates: bool
     needs_mask: bool
     shares: Mapping[str, DomainShare] = field(default_factory=dict)
@@ -106,17 +105,10 @@ def open_train(config: PretrainConfig, tokens: Path, *, excluded: Draws = (), lo
     }
     num_tokens, num_sequences = _sizes(domains)
     resolved = train_phases(config, num_tokens, num_sequences)
-    order = SampleOrder(
-        seed=config.seed,
-        num_sequences=num_sequences,
-        phases=resolved.phases,
-        batch_tokens=config.batch_tokens,
-        excluded=excluded,
-    )
+    order = SampleOrder(seed=config.seed, num_sequences=num_sequences, phases=resolved.phases, excluded=excluded)
     return Sequences(
         order=order,
         domains=domains,
-        batch_tokens=config.batch_tokens,
         isolates=not config.cross_document_attention,
         needs_mask=config.needs_mask,
         shares=resolved.domains,
@@ -141,12 +133,10 @@ def open_heldout(config: PretrainConfig, tokens: Path) -> Sequences:
         for domain, stream in streams.items()
     }
     num_tokens, num_sequences = _sizes(domains)
-    mixed = heldout_phases(config, num_tokens, num_sequences)
-    available = sum(num_sequences[domain][length] for domain in mixed.phases[0].weights)
-    batch_tokens = min(config.heldout_sequences, available) * length
-    order = SampleOrder(seed=config.seed, num_sequences=num_sequences, phases=mixed.phases, batch_tokens=batch_tokens)
+    phase = heldout_phase(config, num_tokens, num_sequences)
+    order = SampleOrder(seed=config.seed, num_sequences=num_sequences, phases=[phase])
     isolates = not config.cross_document_attention
-    return Sequences(order=order, domains=domains, batch_tokens=batch_tokens, isolates=isolates, needs_mask=isolates)
+    return Sequences(order=order, domains=domains, isolates=isolates, needs_mask=isolates)
 
 
 def _remote_files(config: PretrainConfig) -> "ShardFiles | None":

@@ -26,12 +26,13 @@ from pydantic import BaseModel, ConfigDict
 from data.errors import InputError
 from stages.files import fsync_directory, fsync_file, sha256_file, tree, write_json
 from stages.pretrain.batches.exclusions import Draws
+from stages.pretrain.optimise.loss_scale import LossScale
 
 if TYPE_CHECKING:
-    import torch
-    from transformers import LlamaForCausalLM
+    from transformers import PreTrainedModel
 
-    from stages.pretrain.parallel.spread import Ranks
+    from stages.pretrain.checkpoints.tensors import State
+    from stages.pretrain.parallel.ranks import Ranks
 
 CHECKSUMS, STATE, MODEL_CONFIG, TENSORS = "checksums.json", "state.json", "config.json", "dcp"
 NAME = re.compile(r"step-(\d{8})")
@@ -45,8 +46,8 @@ class StepState(BaseModel):
 
     `vocabulary_size`: ids that there are; the model may have more rows, which only pad. `excluded`: ranges of draws
     that were left out on the way here (see `batches.exclusions`). `heldout`: (step, held-out loss in nats per
-    token) at the durable steps so far. `skipped_in_a_row`: latest steps whose batch had no target. `state_digest`: of
-    tensors and step; of durable checkpoints only, elsewhere "".
+    token) at the durable steps so far. `skipped_in_a_row`: latest steps whose batch had no target. `loss_scale`: of
+    the next step, with fp16. `state_digest`: of tensors and step; of durable checkpoints only, elsewhere "".
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -59,6 +60,7 @@ class StepState(BaseModel):
     excluded: Draws = ()
     heldout: tuple[tuple[int, float], ...] = ()
     skipped_in_a_row: int = 0
+    loss_scale: LossScale = LossScale()
     state_digest: str = ""
 
     @property
@@ -74,7 +76,7 @@ def step_name(step: int) -> str:
 
 def save(
     folder: Path,
-    tensors: "Mapping[str, torch.Tensor]",
+    tensors: "State",
     state: StepState,
     config: Mapping[str, Any],
     ranks: "Ranks",
@@ -89,6 +91,8 @@ def save(
     import torch.distributed.checkpoint as dcp
     from torch.distributed.checkpoint import DefaultSavePlanner, FileSystemWriter
 
+    from stages.pretrain.checkpoints.tensors import here
+
     final = folder / step_name(state.step)
     work = folder / f"{final.name}.tmp"
     if ranks.is_main:
@@ -98,7 +102,7 @@ def save(
     ranks.barrier()
     with _quiet():
         dcp.save(
-            dict(tensors),
+            here(tensors),
             storage_writer=FileSystemWriter(str(work / TENSORS), sync_files=True),
             planner=DefaultSavePlanner(flatten_state_dict=False, flatten_sharded_tensors=False),
             no_dist=ranks.size == 1,
@@ -169,13 +173,13 @@ def read_state(directory: Path) -> StepState:
 def load(
     folder: Path,
     step: int,
-    tensors: "Mapping[str, torch.Tensor]",
+    tensors: "State",
     *,
     data_fingerprint: str,
     excluded: Draws,
-    ranks: "Ranks",
 ) -> StepState:
-    """Fill `tensors` in place, on every rank whatever its sharding, from the checkpoint of `step` below `folder`.
+    """Fill `tensors` in place from the checkpoint of `step` below `folder`: on each rank what it holds, whatever the
+    layout was that saved them.
 
     Raises InputError if there is none, or if it was made from other data or with other draws left out than `excluded`,
     CheckpointError if it is damaged or does not fit.
@@ -198,23 +202,25 @@ def load(
             f"{directory} was made with the draws {list(state.excluded)} left out, now {list(excluded)}: restore "
             f"excluded.json in {folder.parent}, or move the run directory away to begin anew"
         )
-    fill(directory / TENSORS, tensors, alone=ranks.size == 1)
+    fill(directory / TENSORS, tensors)
     return state
 
 
-def fill(dcp_directory: Path, tensors: "Mapping[str, torch.Tensor]", *, alone: bool) -> None:
-    """Poison `tensors`, then read each of them from a DCP directory. Raises CheckpointError."""
+def fill(dcp_directory: Path, tensors: "State") -> None:
+    """Poison `tensors`, then read what this rank holds of each of them from a DCP directory. No rank waits for another.
+    Raises CheckpointError."""
     import torch.distributed.checkpoint as dcp
     from torch.distributed.checkpoint.api import CheckpointException
 
     from stages.pretrain.checkpoints.restricted import CheckpointError, StrictPlanner, TensorReader
-    from stages.pretrain.checkpoints.tensors import poison
+    from stages.pretrain.checkpoints.tensors import here, poison
 
-    poison(tensors)
+    held = here(tensors)
+    poison(held)
     reader = TensorReader(str(dcp_directory))
     try:
         with _quiet():
-            dcp.load(dict(tensors), storage_reader=reader, planner=StrictPlanner(), no_dist=alone)
+            dcp.load(held, storage_reader=reader, planner=StrictPlanner(), no_dist=True)
     except CheckpointException as error:
         causes = [failure[0] for failure in error.failures.values()]
         first = next((cause for cause in causes if isinstance(cause, CheckpointError)), causes[0])
@@ -229,17 +235,22 @@ def _quiet() -> Iterator[None]:
         yield
 
 
-def load_model(directory: Path) -> "LlamaForCausalLM":
+def load_model(directory: Path) -> "PreTrainedModel":
     """The model of a checkpoint artifact: float32, on the CPU, in eval mode, without rows that only pad its vocabulary.
-    Verifies every byte and unpickles nothing. Raises CheckpointError."""
-    from transformers import LlamaConfig
-
+    Its weights are their moving average where the checkpoint holds one. Verifies every byte and unpickles nothing.
+    Raises CheckpointError."""
+    from stages.pretrain.checkpoints.restricted import TensorReader
     from stages.pretrain.checkpoints.tensors import model_tensors
-    from stages.pretrain.model.build import build, trimmed
+    from stages.pretrain.model.build import build, config_of, trimmed
 
     require_intact(directory)
-    model = build(LlamaConfig(**json.loads((directory / MODEL_CONFIG).read_text(encoding="utf-8"))))
-    fill(directory / TENSORS, model_tensors(model), alone=True)
+    model = build(config_of(json.loads((directory / MODEL_CONFIG).read_text(encoding="utf-8"))))
+    saved = TensorReader(str(directory / TENSORS)).read_metadata().state_dict_metadata
+    wanted = {}
+    for name, tensor in model_tensors(model).items():
+        average = f"ema.{name.removeprefix('model.')}"
+        wanted[average if average in saved else name] = tensor
+    fill(directory / TENSORS, wanted)
     return trimmed(model, read_state(directory).vocabulary_size).eval()
 
 

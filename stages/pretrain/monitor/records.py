@@ -2,26 +2,39 @@
 
 import json
 import os
+import time
 from types import TracebackType
 from typing import Any
 
 from stages.files import write_atomic, write_json
 from stages.pretrain.job import RunDirectory, read_lines
+from stages.pretrain.monitor.trackers import Trackers
 
 
 class Records:
-    """Appends a line to both files after each step. Only the main rank writes; any other gets an object that does
-    nothing."""
+    """Appends a line to both files after each step, and sends both to the trackers. Only the main rank writes; any
+    other gets an object that does nothing."""
 
-    def __init__(self, run: RunDirectory, *, writes: bool) -> None:
+    def __init__(self, run: RunDirectory, *, writes: bool, trackers: Trackers | None = None) -> None:
+        self._trackers = trackers if writes else None
+        self._seconds = 0.0
         self._peak_memory = run.peak_memory if writes else None
         self._files = [path.open("ab") for path in (run.metrics, run.timing)] if writes else []
 
     def step(self, metrics: dict[str, Any], timing: dict[str, Any]) -> None:
-        """One step's lines; each reaches the file as one write."""
+        """One step's lines; each reaches the file as one write. What trackers have to tell becomes a warning of the
+        timing line, and the CPU time that the lines before it took here a part of its monitor_seconds."""
+        began = time.thread_time()
+        warnings = self._trackers.step(metrics["step"], (metrics, timing)) if self._trackers else []
+        if warnings:
+            timing = {**timing, "warnings": [*timing.get("warnings", ()), *warnings]}
+        if "monitor_seconds" in timing:
+            timing = {**timing, "monitor_seconds": round(timing["monitor_seconds"] + self._seconds, 6)}
+            self._seconds = 0.0
         for file, values in zip(self._files, (metrics, timing), strict=False):
             file.write(json.dumps(values, allow_nan=False).encode() + b"\n")
             file.flush()
+        self._seconds += time.thread_time() - began
 
     def peak_memory(self, num_bytes: int) -> int:
         """Put down what all processes of this attempt have held so far. Returns the highest of all attempts."""

@@ -1,8 +1,8 @@
-"""Turns the metrics that the workers append into progress and events."""
+"""Turns the metrics that the workers append into progress, events and warnings."""
 
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +35,7 @@ class MetricsTail:
         self._event_at = -EVENT_SECONDS
         self._rate_from: tuple[float, int] | None = None
         self._seconds = self._waited = 0.0
+        self._machine: dict[str, float] = {}
 
     def poll(self) -> int:
         """Take in what has been appended; at most one event a second, and always one for the last step. Returns
@@ -43,6 +44,9 @@ class MetricsTail:
         for line in self._timing.lines():
             self._seconds += line["seconds"]
             self._waited += line["data_wait_seconds"]
+            for warning in line.get("warnings", ()):
+                self._journal.warning(f"step {line['step']}: {warning}")
+            self._machine |= machine(line)
         if not lines:
             return self.reached
         latest = lines[-1]
@@ -52,7 +56,8 @@ class MetricsTail:
         if now - self._event_at >= EVENT_SECONDS or self.reached == self._config.num_steps:
             waits = round(self._waited / self._seconds, 4) if self._seconds else None
             rate = self._rate(now, latest["tokens"])
-            self._journal.event("metric", **latest, tokens_per_second=rate, data_wait_ratio=waits)
+            shown = {name: value for name, value in latest.items() if not isinstance(value, dict | list)}
+            self._journal.event("metric", **shown, tokens_per_second=rate, data_wait_ratio=waits, **self._machine)
             self._event_at = now
             self._seconds = self._waited = 0.0
         return self.reached
@@ -63,6 +68,13 @@ class MetricsTail:
         if since is None or now <= since[0]:
             return None
         return round((tokens - since[1]) / (now - since[0]), 1)
+
+
+def machine(line: Mapping[str, Any]) -> dict[str, float]:
+    """What a timing line says about the use of the machine: mfu, and on sampled steps of several processes
+    exposed_share."""
+    found = {"mfu": line["mfu"]} if "mfu" in line else {}
+    return found | {"exposed_share": line["communication"]["exposed_share"]} if "communication" in line else found
 
 
 class _Appended:

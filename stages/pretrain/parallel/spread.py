@@ -1,161 +1,214 @@
-"""How a model is spread over processes, and what one process knows of the others.
+"""How a model comes to lie on several processes as the layout says, and what passes between them in a step.
 
-One process trains the plain model. More than one shard parameters, gradients and optimizer states by FSDP2, on GPUs and
-on CPUs (gloo) alike; Accelerate is the engine of both. Weights, moments, reductions and the loss are float32; with bf16
-the matrix products are not.
+Accelerate starts the processes, knows their device and wraps what is replicated. Sharding is FSDP2's `fully_shard`
+called by ourselves: Accelerate would drop it on a CPU without a word, and knows neither units of several layers nor how
+far to gather ahead; it is handed the sharded model. Names of parameters are those of transformers in every layout.
 """
 
-import resource
-import sys
-from collections.abc import Sequence
-from dataclasses import dataclass
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, cast
+from weakref import WeakKeyDictionary
 
 from stages.pretrain.config import PretrainConfig
+from stages.pretrain.memory.precision import mixed_precision, offloading
+from stages.pretrain.model.build import decoder_layers
+from stages.pretrain.parallel.layout import Layout
+from stages.pretrain.parallel.ranks import Ranks
 
 if TYPE_CHECKING:
     import torch
     from accelerate import Accelerator
-    from torch.distributed.fsdp import MixedPrecisionPolicy
-    from transformers import LlamaForCausalLM
+    from torch.distributed.device_mesh import DeviceMesh
+    from torch.distributed.fsdp import FSDPModule
 
-DECODER_LAYER = "LlamaDecoderLayer"
+    from stages.pretrain.parallel.overlap import AsyncReduceScatter
 
-
-@dataclass(frozen=True)
-class Ranks:
-    """This process among all: its `rank`, how many there are, and the device that it computes on."""
-
-    rank: int
-    size: int
-    device: "torch.device"
-
-    @property
-    def is_main(self) -> bool:
-        return self.rank == 0
-
-    def barrier(self) -> None:
-        """Wait for all ranks."""
-        if self.size > 1:
-            import torch.distributed as dist
-
-            dist.barrier()
-
-    def leave(self) -> None:
-        """Part from the other ranks at the end."""
-        if self.size > 1:
-            import torch.distributed as dist
-
-            dist.destroy_process_group()
-
-    def sum(self, values: Sequence[float]) -> "torch.Tensor":
-        """float64[n] on the device: the sum of `values` over all ranks, with the same bits on each of them."""
-        import torch
-
-        total = torch.tensor(values, dtype=torch.float64, device=self.device)
-        if self.size > 1:
-            import torch.distributed as dist
-
-            dist.all_reduce(total)
-        return total
-
-    def peak_memory_bytes(self) -> int:
-        """Most memory that the processes have held, summed over all ranks: of the GPU if they train on one, else of
-        the host."""
-        if self.device.type == "cuda":
-            import torch
-
-            return int(self.sum([torch.cuda.max_memory_allocated()]).item())
-        unit = 1 if sys.platform == "darwin" else 1024
-        return int(self.sum([resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit]).item())
+# Sharded models: whether they keep parameters gathered between the micro-batches of a step, and what reduces their
+# gradients while they compute.
+_SHARDED: "WeakKeyDictionary[torch.nn.Module, tuple[bool, AsyncReduceScatter | None]]" = WeakKeyDictionary()
 
 
-def start(config: PretrainConfig) -> "tuple[Accelerator, Ranks]":
+def start(config: PretrainConfig, layout: Layout) -> "tuple[Accelerator, Ranks]":
     """Join the other processes (as torchrun's variables say) and set the process up for reproducible arithmetic."""
     import torch
     import torch.utils.deterministic
+    from accelerate import Accelerator
+    from accelerate.utils import DistributedDataParallelKwargs, InitProcessGroupKwargs
 
     torch.set_num_threads(config.threads)
     torch.use_deterministic_algorithms(True)
     torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
     torch.backends.cudnn.benchmark = False
     on_cpu = config.device == "cpu" or (config.device == "auto" and not torch.cuda.is_available())
-    accelerator = _accelerator(config, on_cpu=on_cpu)
+    if layout.is_sharded and layout.num_processes == 1 and not on_cpu:
+        _be_a_group_of_one()
+    accelerator = Accelerator(
+        cpu=on_cpu,
+        mixed_precision="no",  # Accelerate's own would reduce gradients and return the loss in the narrow type
+        kwargs_handlers=[
+            InitProcessGroupKwargs(timeout=timedelta(seconds=config.collective_timeout_seconds)),
+            DistributedDataParallelKwargs(
+                broadcast_buffers=False,  # tables of the rotary embedding: the same everywhere
+                bucket_cap_mb=cast(int, layout.bucket_bytes / (1 << 20)),
+                gradient_as_bucket_view=True,
+            ),
+        ],
+    )
     ranks = Ranks(accelerator.process_index, accelerator.num_processes, accelerator.device)
     # Accelerate falls back to single processes that know nothing of each other without a word.
     assert ranks.size == config.num_processes, f"{config.num_processes} processes were asked for, {ranks.size} found"
     return accelerator, ranks
 
 
-def _accelerator(config: PretrainConfig, *, on_cpu: bool) -> "Accelerator":
-    from accelerate import Accelerator
-    from accelerate.state import AcceleratorState, PartialState
-    from accelerate.utils import DistributedType, FullyShardedDataParallelPlugin, InitProcessGroupKwargs
+def _be_a_group_of_one() -> None:
+    import torch.distributed as dist
 
-    if config.num_processes == 1:
-        return Accelerator(cpu=on_cpu, mixed_precision="bf16" if config.precision == "bf16" else "no")
-    # Accelerate's own "bf16" would reduce gradients and return the loss in bf16, so the policy is ours.
-    plugin = FullyShardedDataParallelPlugin(
-        fsdp_version=2,
-        reshard_after_forward=True,
-        auto_wrap_policy="transformer_based_wrap",
-        transformer_cls_names_to_wrap=[DECODER_LAYER],
-        state_dict_type="SHARDED_STATE_DICT",
-        cpu_ram_efficient_loading=False,
-        mixed_precision_policy=_policy(config),
-    )
-    timeout = InitProcessGroupKwargs(timeout=timedelta(seconds=config.collective_timeout_seconds))
-    if not on_cpu:
-        return Accelerator(fsdp_plugin=plugin, mixed_precision="no", kwargs_handlers=[timeout])
-    accelerator = Accelerator(cpu=True, fsdp_plugin=plugin, mixed_precision="no", kwargs_handlers=[timeout])
-    # Accelerate 1.15 has CPU in none of its lists of devices that can shard and would drop the plugin for DDP. Nothing
-    # behind this state depends on the device.
-    assert accelerator.distributed_type == DistributedType.MULTI_CPU, accelerator.distributed_type
-    for state in (PartialState, AcceleratorState):
-        state._shared_state["distributed_type"] = DistributedType.FSDP
-    accelerator.state.fsdp_plugin = plugin
-    return accelerator
-
-
-def _policy(config: PretrainConfig) -> "MixedPrecisionPolicy":
-    import torch
-    from torch.distributed.fsdp import MixedPrecisionPolicy
-
-    if config.precision == "bf16":
-        return MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32)
-    return MixedPrecisionPolicy()
+    if not dist.is_initialized():
+        dist.init_process_group("cuda:nccl,cpu:gloo", store=dist.HashStore(), rank=0, world_size=1)
 
 
 def spread(
-    accelerator: "Accelerator", model: "LlamaForCausalLM", optimizer: "torch.optim.AdamW", *, compile_layers: bool
-) -> "tuple[torch.nn.Module, torch.optim.AdamW]":
-    """Place model and optimizer on the device and shard them if there are several processes."""
+    accelerator: "Accelerator",
+    model: "torch.nn.Module",
+    config: PretrainConfig,
+    layout: Layout,
+    *,
+    materialise: Callable[..., Any],
+) -> "torch.nn.Module":
+    """Place a model that lies on meta as `layout` says.
+
+    materialise(model, device=) gives it memory on the device and fills every parameter and buffer, in the shards that
+    it finds. Returns the module to call; `unwrapped` gives the one with transformers' names.
+    """
+    import torch
+
+    if not layout.is_sharded:
+        materialise(model, device=accelerator.device)
+        with warnings.catch_warnings():
+            # What torch would have in its place since 2.13, Accelerate does not pass on.
+            warnings.filterwarnings("ignore", message="`broadcast_buffers` is deprecated")
+            wrapped = cast(torch.nn.Module, accelerator.prepare(model))
+        if layout.kind == "replicated" and not layout.overlap:
+            from stages.pretrain.parallel.overlap import in_turn
+
+            assert isinstance(wrapped, torch.nn.parallel.DistributedDataParallel)
+            wrapped.register_comm_hook(torch.distributed.group.WORLD, in_turn)
+        return wrapped
+    shard(model, config, layout, accelerator.device)
+    if config.offload_optimizer:
+        materialise(model, device=torch.device("cpu"))
+        for module in model.modules():  # shards stay on the host, tables go to where they are used
+            for name, buffer in module.named_buffers(recurse=False):
+                module._buffers[name] = buffer.to(accelerator.device)
+    else:
+        materialise(model, device=accelerator.device)
+    return accelerator.prepare_model(model, evaluation_mode=True)
+
+
+def shard(model: "torch.nn.Module", config: PretrainConfig, layout: Layout, device: "torch.device") -> None:
+    """Shard `model`, which lies on meta, in place: units of decoder layers, and one unit of all the rest.
+
+    The rest is the root's: the model computes its loss from the output matrix itself, so that this has to be there
+    while the root runs, as a tied embedding has to. An embedding of its own is a unit too, which the backward pass does
+    not need.
+    """
+    from torch.distributed.fsdp import FSDPModule, fully_shard
     from torch.distributed.tensor import DTensor
 
-    if compile_layers:
-        for layer in model.model.layers:
-            layer.compile()
-    prepared, wrapped = accelerator.prepare(model, optimizer)
-    if accelerator.num_processes > 1:
-        plain = [name for name, parameter in prepared.named_parameters() if not isinstance(parameter, DTensor)]
-        assert not plain, f"not sharded: {plain}"
-    # The wrapper's step() depends on accelerate's own view of accumulation; the loop has its own.
-    optimizer = wrapped.optimizer
-    held = {id(parameter) for group in optimizer.param_groups for parameter in group["params"]}
-    assert held == {id(parameter) for parameter in prepared.parameters()}, (
-        "the optimizer holds other parameters than the model"
-    )
-    return prepared, optimizer
+    how: dict[str, Any] = {
+        "mesh": device_mesh(layout, device),
+        "mp_policy": mixed_precision(config),
+        "offload_policy": offloading(config),
+        "reshard_after_forward": layout.reshards_after_forward,
+    }
+    layers = list(decoder_layers(model))
+    parts = [layers[first : first + layout.layers_per_unit] for first in range(0, len(layers), layout.layers_per_unit)]
+    for part in parts:
+        fully_shard(part, **how)
+    embedding, output = model.get_input_embeddings(), model.get_output_embeddings()  # type: ignore[operator]
+    has_own_embedding = embedding.weight is not output.weight
+    if has_own_embedding:
+        fully_shard(embedding, **how).set_unshard_in_backward(False)
+    fully_shard(model, **{**how, "reshard_after_forward": False})
+    plain = [name for name, parameter in model.named_parameters() if not isinstance(parameter, DTensor)]
+    assert not plain, f"not sharded: {plain}"
+    assert isinstance(model, FSDPModule)
+    units = cast("list[FSDPModule]", [part[0] for part in parts])
+    _gather_ahead(model, ([embedding] if has_own_embedding else []) + units, units, layout.prefetch_units)
+    _share_time(model, layout, device)
 
 
-def reduce_gradients(model: "torch.nn.Module", wanted: bool) -> None:
-    """Whether the next backward pass reduces gradients over the ranks: only that of a step's last micro-batch need
-    do so."""
+def device_mesh(layout: Layout, device: "torch.device") -> "DeviceMesh":
+    """The processes in one dimension, "shard", or with hybrid sharding in two, "replicate" and "shard"; neighbours
+    shard with each other."""
+    from torch.distributed.device_mesh import init_device_mesh
+
+    if layout.sharding == "hybrid":
+        return init_device_mesh(device.type, (layout.replicas, layout.shards), mesh_dim_names=("replicate", "shard"))
+    return init_device_mesh(device.type, (layout.shards,), mesh_dim_names=("shard",))
+
+
+def _gather_ahead(
+    root: "FSDPModule", forward: "list[FSDPModule]", backward: "list[FSDPModule]", num_units: int
+) -> None:
+    """Let each unit, as it begins, have the next `num_units` gathered. forward: units that the forward pass runs
+    through, after the root; backward: those that the backward pass needs, in the order of the forward pass."""
+    for place, unit in enumerate([root, *forward]):
+        unit.set_modules_to_forward_prefetch(forward[place : place + num_units])
+    for place, unit in enumerate([*backward, root]):
+        # Without a list FSDP2 gathers one unit ahead; a unit that names itself has nothing to do.
+        unit.set_modules_to_backward_prefetch(backward[max(place - num_units, 0) : place][::-1] or [unit])
+
+
+def _share_time(root: "FSDPModule", layout: Layout, device: "torch.device") -> None:
+    """Say what of the communication goes on while the device computes."""
     from torch.distributed.fsdp import FSDPModule
 
+    from stages.pretrain.parallel.overlap import AsyncReduceScatter, InTurnAllGather, InTurnReduceScatter
+
+    module = cast("torch.nn.Module", root)
+    sharded = cast("list[FSDPModule]", [part for part in module.modules() if isinstance(part, FSDPModule)])
+    background = None
+    if device.type == "cpu" and layout.overlap:
+        root._set_unshard_async_op(True)
+        if layout.replicas == 1:  # replicas add up what the reduction gave at once
+            background = AsyncReduceScatter()
+            for part in sharded:
+                part.set_custom_reduce_scatter(background)
+    if device.type == "cuda" and not layout.overlap:
+        for part in sharded:
+            part.set_custom_all_gather(InTurnAllGather())
+            part.set_custom_reduce_scatter(InTurnReduceScatter())
+    _SHARDED[module] = (not layout.reshards_after_forward, background)
+
+
+@contextmanager
+def reducing(model: "torch.nn.Module", wanted: bool) -> Iterator[None]:
+    """Around forward and backward pass of one micro-batch: whether its gradients are reduced over the ranks, together
+    with those of the micro-batches before it. Only the last one of a step need do so. All gradients are there when it
+    is left.
+
+    Until then what is gathered for the whole of a backward pass stays gathered: the root, or with sharding "gradients"
+    everything.
+    """
+    from torch.distributed.fsdp import FSDPModule
+    from torch.nn.parallel import DistributedDataParallel
+
     if isinstance(model, FSDPModule):
+        keeps_all, background = _SHARDED[model]
         model.set_requires_gradient_sync(wanted)
+        model.set_reshard_after_backward(wanted, recurse=keeps_all)
+        yield
+        if background is not None:
+            background.settle()
+    elif isinstance(model, DistributedDataParallel) and not wanted:
+        with model.no_sync():
+            yield
+    else:
+        yield
 
 
 def reshard(model: "torch.nn.Module") -> None:
@@ -166,3 +219,10 @@ def reshard(model: "torch.nn.Module") -> None:
     for module in model.modules():
         if isinstance(module, FSDPModule):
             module.reshard()
+
+
+def unwrapped(model: "torch.nn.Module") -> "torch.nn.Module":
+    """The module whose parameters have transformers' names, of one that `spread` has returned."""
+    from torch.nn.parallel import DistributedDataParallel
+
+    return cast("torch.nn.Module", model.module) if isinstance(model, DistributedDataParallel) else model

@@ -55,6 +55,9 @@ def environment(config: PretrainConfig) -> dict[str, str]:
     }
     if config.device != "cuda":
         wanted |= HEAP
+    # torch knows the variable by an older name too, and that one first.
+    if config.device != "cpu" and config.allocator_options and "PYTORCH_CUDA_ALLOC_CONF" not in os.environ:
+        wanted["PYTORCH_ALLOC_CONF"] = config.allocator_options
     # Ranks of one machine talk over loopback, whatever its host name resolves to.
     if config.num_processes > 1 and sys.platform == "linux":
         wanted["GLOO_SOCKET_IFNAME"] = "lo"

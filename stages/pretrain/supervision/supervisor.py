@@ -27,6 +27,7 @@ from stages.pretrain.checkpoints.keeper import Keeper, always, choose
 from stages.pretrain.config import PretrainConfig
 from stages.pretrain.job import METRICS, TIMING, Job, RunDirectory, make_job, read_lines
 from stages.pretrain.monitor.records import cut_back
+from stages.pretrain.monitor.summary import summary
 from stages.pretrain.monitor.tail import MetricsTail
 from stages.pretrain.supervision.attempt import Workers, explain, log_tail
 from stages.pretrain.supervision.supervise import Action, Decision, Ending, decide
@@ -226,7 +227,7 @@ def measurements(
     held-out losses and starts are not in them. `metrics`, `timing`: a line for each step. `result`: the peak of all
     attempts, and the layout and device of the last one. tokens_per_second: that were predicted, padding left out, in
     the median step. data_wait_ratio: share of the time of the steps in which the process that waited longest for its
-    data did so."""
+    data did so. The rest: see `summary`."""
     seconds = [line["seconds"] for line in timing]
     totals = [0, *(line["tokens"] for line in metrics)]
     speeds = [(after - before) / step for (before, after), step in zip(pairwise(totals), seconds, strict=True)]
@@ -239,4 +240,5 @@ def measurements(
         "data_wait_seconds": waited,
         "data_wait_ratio": waited / sum(seconds),
         "incidents": len(read_lines(run.incidents)),
+        **summary(timing),
     }

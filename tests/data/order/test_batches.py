@@ -20,9 +20,9 @@ PINNED_SEQUENCE = [14, 2, 0, 12, 21, 0, 33, 0, 0, 3, 36, 0]
 PINNED_LENGTHS = [32, 32, 16, 32, 32, 64, 32, 64, 16, 64, 64, 32, 64, 16, 64, 32, 64, 64, 32, 16]
 LENGTHS = {"prose": {16: 5, 32: 11, 64: 37}, "code": {16: 9, 64: 2}, "readme": {16: 3, 32: 40}}
 CURRICULUM = (
-    Phase(first_step=0, weights={"prose": 0.6, "readme": 0.4}, longest_tokens=32),
-    Phase(first_step=150, weights={"prose": 0.5, "code": 0.3, "readme": 0.2}, longest_tokens=64),
-    Phase(first_step=333, weights={"code": 1, "prose": 3}, longest_tokens=64),
+    Phase(first_step=0, weights={"prose": 0.6, "readme": 0.4}, longest_tokens=32, batch_tokens=192),
+    Phase(first_step=150, weights={"prose": 0.5, "code": 0.3, "readme": 0.2}, longest_tokens=64, batch_tokens=192),
+    Phase(first_step=333, weights={"code": 1, "prose": 3}, longest_tokens=64, batch_tokens=192),
 )
 
 
@@ -31,14 +31,20 @@ def plain(seed: int = 5, *, batch: int = 12, excluded: tuple[tuple[int, int], ..
     return SampleOrder(
         seed=seed,
         num_sequences={"prose": {8: 37}, "code": {8: 1}, "readme": {8: 8}},
-        phases=[Phase(first_step=0, weights={"prose": 0.5, "code": 0.35, "readme": 0.15}, longest_tokens=8)],
-        batch_tokens=8 * batch,
+        phases=[
+            Phase(
+                first_step=0,
+                weights={"prose": 0.5, "code": 0.35, "readme": 0.15},
+                longest_tokens=8,
+                batch_tokens=8 * batch,
+            )
+        ],
         excluded=excluded,
     )
 
 
 def curriculum(*, excluded: tuple[tuple[int, int], ...] = ()) -> SampleOrder:
-    return SampleOrder(seed=3, num_sequences=LENGTHS, phases=CURRICULUM, batch_tokens=192, excluded=excluded)
+    return SampleOrder(seed=3, num_sequences=LENGTHS, phases=CURRICULUM, excluded=excluded)
 
 
 def pools_read(order: SampleOrder, num_draws: int) -> dict[tuple[str, int], list[tuple[int, int]]]:
@@ -140,8 +146,8 @@ def test_shares_are_those_of_the_weights_and_pools_are_read_equally_often() -> N
 def books(**pools: dict[int, int]) -> SampleOrder:
     """Two phases, in both of which nearly all is read from the long sequences of one domain."""
     weights = {name: 1e-7 if name == "rare" else 1.0 for name in pools}
-    phases = [Phase(first_step=first, weights=weights, longest_tokens=64) for first in (0, 1000)]
-    return SampleOrder(seed=3, num_sequences=pools, phases=phases, batch_tokens=640)
+    phases = [Phase(first_step=first, weights=weights, longest_tokens=64, batch_tokens=640) for first in (0, 1000)]
+    return SampleOrder(seed=3, num_sequences=pools, phases=phases)
 
 
 def test_a_tiny_pool_is_read_too_often_which_is_counted_and_told() -> None:
@@ -228,6 +234,24 @@ def test_the_size_of_a_batch_only_cuts_the_samples() -> None:
         assert np.array_equal(np.concatenate([step.domain for step in steps]), whole.domain)
 
 
+def test_batches_that_grow_read_on_where_smaller_ones_have_stopped() -> None:
+    """Of one pool, so that the order of reading shows: 4 rows, from step 5 on 10, from step 9 on 3."""
+    sizes = ((0, 4), (5, 10), (9, 3))
+    phases = [
+        Phase(first_step=first, weights={"a": 1}, longest_tokens=8, batch_tokens=8 * rows) for first, rows in sizes
+    ]
+    grown = SampleOrder(seed=5, num_sequences={"a": {8: 23}}, phases=phases)
+    same_size = SampleOrder(seed=5, num_sequences={"a": {8: 23}}, phases=phases[:1])
+    batches = [grown.batch(step) for step in range(20)]
+    assert [len(batch) for batch in batches] == [4] * 5 + [10] * 4 + [3] * 11
+    read, total = [batch.sequence for batch in batches], sum(map(len, batches))
+    expected = np.concatenate([same_size.batch(step).sequence for step in range(-(-total // 4))])
+    assert np.array_equal(np.concatenate(read), expected[:total])
+    assert grown.epochs(20) == {("a", 8): total / 23}
+    skipping = SampleOrder(seed=5, num_sequences={"a": {8: 23}}, phases=phases, excluded=((3, 5),))
+    assert [len(skipping.batch(step)) for step in range(8)] == [4] * 3 + [10] * 4 + [3]
+
+
 @pytest.mark.parametrize("readers", [1, 4])
 def test_readers_in_threads_share_no_state_that_shows(readers: int) -> None:
     """Each finds what one alone would find, no two of them the same rows, and together the asked-for mix."""
@@ -266,15 +290,16 @@ def test_what_a_reader_holds_cannot_be_written_to() -> None:
 def test_seeds_differ_and_the_seed_is_mandatory() -> None:
     assert not np.array_equal(plain(5).batch(0).sequence, plain(6).batch(0).sequence)
     with pytest.raises(TypeError, match="seed"):
-        SampleOrder(num_sequences={}, phases=[], batch_tokens=1)  # type: ignore[call-arg]
+        SampleOrder(num_sequences={}, phases=[])  # type: ignore[call-arg]
 
 
 def test_the_order_is_the_same_in_every_process_and_however_domains_are_listed() -> None:
     """Nothing of it hangs on a process: not on its hash seed, nor on the order in which it found the domains."""
     script = (
         "import hashlib; from data.order.batches import Phase, SampleOrder\n"
-        "o = SampleOrder(seed=5, num_sequences={'readme': {8: 8}, 'code': {8: 1}, 'prose': {8: 37}}, batch_tokens=96,\n"
-        "    phases=[Phase(first_step=0, weights={'readme': 0.15, 'code': 0.35, 'prose': 0.5}, longest_tokens=8)])\n"
+        "o = SampleOrder(seed=5, num_sequences={'readme': {8: 8}, 'code': {8: 1}, 'prose': {8: 37}},\n"
+        "    phases=[Phase(first_step=0, weights={'readme': 0.15, 'code': 0.35, 'prose': 0.5}, longest_tokens=8,\n"
+        "        batch_tokens=96)])\n"
         "print(hashlib.sha256(b''.join(o.batch(step).sequence.tobytes() for step in range(2000))).hexdigest())"
     )
     for hash_seed in ("1", "77"):
@@ -304,8 +329,7 @@ def test_places_beyond_32_bits_stay_positive_and_distinct() -> None:
     order = SampleOrder(
         seed=1,
         num_sequences={"a": {16: size}},
-        phases=[Phase(first_step=0, weights={"a": 1}, longest_tokens=16)],
-        batch_tokens=16 * rows,
+        phases=[Phase(first_step=0, weights={"a": 1}, longest_tokens=16, batch_tokens=16 * rows)],
     )
     per_epoch = size // rows
     batches = [order.batch(step) for step in (0, per_epoch - 1, per_epoch, 3 * per_epoch, 10**6 * per_epoch)]

@@ -18,18 +18,16 @@ from data.order.epoch_caps import cap_epochs, epochs, phase_tokens
 POOLS = {"a": {10: 100}, "b": {10: 20}, "c": {10: 300}}  # 1000, 200 and 3000 tokens
 
 
-def phase(weights: dict[str, float], first_step: int = 0, longest: int = 10) -> Phase:
-    return Phase(first_step=first_step, weights=weights, longest_tokens=longest)
+def phase(weights: dict[str, float], first_step: int = 0, longest: int = 10, batch_tokens: int = 100) -> Phase:
+    return Phase(first_step=first_step, weights=weights, longest_tokens=longest, batch_tokens=batch_tokens)
 
 
-def capped(phases: list[Phase], most: float, num_steps: int, pools=POOLS, batch_tokens: int = 100) -> tuple[Phase, ...]:
-    return cap_epochs(
-        phases, most_epochs=most, num_steps=num_steps, batch_tokens=batch_tokens, num_sequences=pools
-    )  # fmt: skip
+def capped(phases: list[Phase], most: float, num_steps: int, pools=POOLS) -> tuple[Phase, ...]:
+    return cap_epochs(phases, most_epochs=most, num_steps=num_steps, num_sequences=pools)
 
 
-def read(phases: tuple[Phase, ...], num_steps: int, pools=POOLS, batch_tokens: int = 100) -> dict[str, float]:
-    return epochs(phases, num_steps=num_steps, batch_tokens=batch_tokens, num_sequences=pools)
+def read(phases: tuple[Phase, ...], num_steps: int, pools=POOLS) -> dict[str, float]:
+    return epochs(phases, num_steps=num_steps, num_sequences=pools)
 
 
 def test_a_mixture_below_the_cap_stays_as_it_is() -> None:
@@ -84,10 +82,13 @@ def test_a_phase_behind_the_last_step_is_not_read_and_stays() -> None:
 def test_with_a_schedule_of_lengths_the_sequences_read_most_often_count() -> None:
     """Of a's 500 tokens 100 stand in short sequences, which both phases read, the first one nothing else."""
     pools = {"a": {1: 100, 4: 100}, "b": {1: 10_000, 4: 10_000}}
-    phases = [phase({"a": 0.5, "b": 0.5}, longest=1), phase({"a": 0.5, "b": 0.5}, 100, longest=4)]
-    found = capped(phases, 3.0, 200, pools=pools, batch_tokens=10)
-    assert read(found, 200, pools, batch_tokens=10)["a"] == pytest.approx(3.0)
-    order = SampleOrder(seed=1, num_sequences=pools, phases=found, batch_tokens=10)
+    phases = [
+        phase({"a": 0.5, "b": 0.5}, first_step, longest=longest, batch_tokens=10)
+        for first_step, longest in ((0, 1), (100, 4))
+    ]
+    found = capped(phases, 3.0, 200, pools=pools)
+    assert read(found, 200, pools)["a"] == pytest.approx(3.0)
+    order = SampleOrder(seed=1, num_sequences=pools, phases=found)
     seen = order.epochs(200)
     assert seen["a", 1] == pytest.approx(3.0, rel=0.1) and seen["a", 4] < 1.5
 
@@ -114,7 +115,7 @@ def test_a_run_that_is_nearly_all_capped_is_solved_as_exactly() -> None:
     """What is left to the domain without a cap is a millionth of the run."""
     pools = {"a": {10: 100}, "b": {10: 99}, "free": {10: 10**6}}
     phases = [phase({"a": 0.5, "b": 0.4, "free": 1e-7}), phase({"a": 0.2, "b": 0.8, "free": 1e-7}, 10)]
-    found = capped(phases, 1.0, 20, pools=pools, batch_tokens=100)
+    found = capped(phases, 1.0, 20, pools=pools)
     shares = [dict(of.weights) for of in found]
     assert all(math.fsum(of.values()) == pytest.approx(1, abs=1e-12) for of in shares)
     assert read(found, 20, pools)["a"] == pytest.approx(1, abs=1e-6)
@@ -123,12 +124,10 @@ def test_a_run_that_is_nearly_all_capped_is_solved_as_exactly() -> None:
 
 def test_the_order_of_a_capped_mixture_reads_no_sequence_more_often() -> None:
     found = capped([phase({"a": 0.2, "b": 0.4, "c": 0.4}), phase({"a": 0.9, "b": 0.1}, 15)], 2.0, 30)
-    order = SampleOrder(seed=4, num_sequences=POOLS, phases=found, batch_tokens=100)
+    order = SampleOrder(seed=4, num_sequences=POOLS, phases=found)
     most = {domain: int(counts.max()) for (domain, _), counts in order.counts(30).items()}
     assert most["b"] == 2 and max(most.values()) == 2
-    uncapped = SampleOrder(
-        seed=4, num_sequences=POOLS, phases=[phase({"a": 0.2, "b": 0.4, "c": 0.4})], batch_tokens=100
-    )
+    uncapped = SampleOrder(seed=4, num_sequences=POOLS, phases=[phase({"a": 0.2, "b": 0.4, "c": 0.4})])
     assert int(uncapped.counts(30)["b", 10].max()) > 2, "the cap made the difference"
 
 
@@ -143,6 +142,7 @@ def runs(draw: st.DrawFn) -> tuple[list[Phase], float, int, dict[str, dict[int, 
             {name: draw(weight) / 1000 for name in sorted(draw(st.sets(st.sampled_from(names), min_size=1)))},
             first,
             draw(st.sampled_from([2, 8])),
+            draw(st.sampled_from([8, 16, 40])),
         )
         for first in first_steps
     ]
@@ -156,9 +156,8 @@ def test_shares_are_the_solution_or_there_is_none(
 ) -> None:
     """Against a linear program that only asks whether any shares would do, and the conditions of the solution."""
     phases, most, num_steps, pools = run
-    sizes = {"num_steps": num_steps, "batch_tokens": 8}
     rates = []  # (phase, domain, epochs of a share of 1)
-    for number, (of, tokens) in enumerate(zip(phases, phase_tokens(phases, **sizes), strict=True)):
+    for number, (of, tokens) in enumerate(zip(phases, phase_tokens(phases, num_steps=num_steps), strict=True)):
         for domain in of.weights:
             places = sum(n * count for n, count in pools[domain].items() if n <= of.longest_tokens)
             rates.append((number, domain, tokens / places))
@@ -176,19 +175,19 @@ def test_shares_are_the_solution_or_there_is_none(
     assume(abs(program.fun - 1) > 1e-5)
     if program.fun > 1:
         with pytest.raises(InputError, match="mixture_most_epochs"):
-            cap_epochs(phases, most_epochs=most, num_sequences=pools, **sizes)
+            cap_epochs(phases, most_epochs=most, num_steps=num_steps, num_sequences=pools)
         return
     try:
-        found = cap_epochs(phases, most_epochs=most, num_sequences=pools, **sizes)
+        found = cap_epochs(phases, most_epochs=most, num_steps=num_steps, num_sequences=pools)
     except InputError:
         assert len({of.longest_tokens for of in phases}) > 1, "shares that would do were not found"
         return
-    times = epochs(found, num_sequences=pools, **sizes)
+    times = epochs(found, num_steps=num_steps, num_sequences=pools)
     assert all(of <= most * (1 + 1e-8) for of in times.values())
     if found == tuple(phases):
         return
     factors: dict[str, list[float]] = {}
-    for before, after, tokens in zip(phases, found, phase_tokens(phases, **sizes), strict=True):
+    for before, after, tokens in zip(phases, found, phase_tokens(phases, num_steps=num_steps), strict=True):
         assert set(after.weights) == set(before.weights) and min(after.weights.values()) > 0
         if not tokens:
             continue

@@ -67,8 +67,7 @@ def loader(
     order = SampleOrder(
         seed=3,
         num_sequences={name: domain.packing.num_sequences for name, domain in domains.items()},
-        phases=[Phase(first_step=0, weights={"prose": 0.7, "code": 0.3}, longest_tokens=5)],
-        batch_tokens=rows * 5,
+        phases=[Phase(first_step=0, weights={"prose": 0.7, "code": 0.3}, longest_tokens=5, batch_tokens=rows * 5)],
         excluded=excluded,
     )
     return BatchLoader(order, domains, rank=rank, world_size=world_size)
@@ -235,8 +234,7 @@ def test_offsets_beyond_32_bits() -> None:
     order = SampleOrder(
         seed=0,
         num_sequences={"big": {1024: length // 1024}},
-        phases=[Phase(first_step=0, weights={"big": 1.0}, longest_tokens=1024)],
-        batch_tokens=64 * 1024,
+        phases=[Phase(first_step=0, weights={"big": 1.0}, longest_tokens=1024, batch_tokens=64 * 1024)],
     )
     batch = BatchLoader(order, domains).batch(4 * (length // 1024) // 64)
     assert batch.samples.epoch.max() >= 3
@@ -272,8 +270,7 @@ def test_every_token_is_a_target_once_in_an_epoch(folder: Path, kind: PackingKin
     order = SampleOrder(
         seed=1,
         num_sequences={"a": pools},
-        phases=[Phase(first_step=0, weights={"a": 1.0}, longest_tokens=16)],
-        batch_tokens=32,
+        phases=[Phase(first_step=0, weights={"a": 1.0}, longest_tokens=16, batch_tokens=32)],
     )
     found: Counter[int] = Counter()
     batches = [BatchLoader(order, domains, isolate=isolate).batch(step) for step in range(40 * sum(pools.values()))]

@@ -2,6 +2,8 @@
 does instead.
 """
 
+from typing import Any
+
 import pytest
 
 from data.errors import InputError
@@ -9,10 +11,12 @@ from data.order.mixture import ResolvedMixture, resolve_phases
 
 TOKENS = {"prose": 3000, "code": 1000, "empty": 0}
 POOLS = {"prose": {64: 20, 256: 7}, "code": {256: 4}, "empty": {}}
+BATCHES = [(0, 1024)]
+THERE: dict[str, Any] = {"batch_tokens": BATCHES, "num_tokens": TOKENS, "num_sequences": POOLS}
 
 
 def resolved(weights, schedule=(), lengths=(), tokens=TOKENS, pools=POOLS) -> ResolvedMixture:
-    return resolve_phases(weights, schedule, lengths, num_tokens=tokens, num_sequences=pools)
+    return resolve_phases(weights, schedule, lengths, batch_tokens=BATCHES, num_tokens=tokens, num_sequences=pools)
 
 
 def weights_of(mixture: ResolvedMixture) -> list[dict[str, float]]:
@@ -33,19 +37,19 @@ def test_without_weights_tokens_decide() -> None:
 
 def test_a_temperature_takes_the_root_of_the_weights() -> None:
     """Whether they are given, scheduled, or those of the tokens."""
-    given = resolve_phases({"prose": 9, "code": 1}, [(5, {})], num_tokens=TOKENS, num_sequences=POOLS, temperature=2)
+    given = resolve_phases({"prose": 9, "code": 1}, [(5, {})], **THERE, temperature=2)
     assert weights_of(given)[0] == pytest.approx({"prose": 0.75, "code": 0.25})
     root = 3**0.5
     assert weights_of(given)[1] == pytest.approx({"prose": root / (root + 1), "code": 1 / (root + 1)})
-    sharper = resolve_phases({"prose": 3, "code": 1}, num_tokens=TOKENS, num_sequences=POOLS, temperature=0.5)
+    sharper = resolve_phases({"prose": 3, "code": 1}, **THERE, temperature=0.5)
     assert weights_of(sharper) == [pytest.approx({"prose": 0.9, "code": 0.1})]
-    flat = resolve_phases({"prose": 9e5, "code": 1}, num_tokens=TOKENS, num_sequences=POOLS, temperature=1000)
+    flat = resolve_phases({"prose": 9e5, "code": 1}, **THERE, temperature=1000)
     assert weights_of(flat)[0]["code"] > 0.49
 
 
 def test_a_share_of_which_a_temperature_leaves_nothing_is_refused() -> None:
     with pytest.raises(InputError, match=r"^pretrain\.mixture: .*mixture_temperature = 0\.1 .*'code'"):
-        resolve_phases({"prose": 1, "code": 1e-30}, num_tokens=TOKENS, num_sequences=POOLS, temperature=0.1)
+        resolve_phases({"prose": 1, "code": 1e-30}, **THERE, temperature=0.1)
 
 
 def test_share_of_a_domain_without_a_sequence_goes_to_the_others() -> None:

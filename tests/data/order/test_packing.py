@@ -198,8 +198,7 @@ def test_three_documents_of_a_billion_tokens_in_the_last_sample_of_several_epoch
     order = SampleOrder(
         seed=0,
         num_sequences={"a": packing.num_sequences},
-        phases=[Phase(first_step=0, weights={"a": 1}, longest_tokens=1024)],
-        batch_tokens=1024 * 512,
+        phases=[Phase(first_step=0, weights={"a": 1}, longest_tokens=1024, batch_tokens=1024 * 512)],
     )
     following = bisect_left(range(10**6), 5 * size, key=lambda draw: order.samples_before(draw)["a", 1024])
     batch = order.batch(following - 1)

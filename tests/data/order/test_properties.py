@@ -28,17 +28,10 @@ class Run:
     seed: int
     pools: dict[str, dict[int, int]]
     phases: tuple[Phase, ...]
-    batch_tokens: int
     excluded: Ranges = ()
 
     def order(self) -> SampleOrder:
-        return SampleOrder(
-            seed=self.seed,
-            num_sequences=self.pools,
-            phases=self.phases,
-            batch_tokens=self.batch_tokens,
-            excluded=self.excluded,
-        )
+        return SampleOrder(seed=self.seed, num_sequences=self.pools, phases=self.phases, excluded=self.excluded)
 
 
 @st.composite
@@ -67,10 +60,10 @@ def runs(draw: st.DrawFn) -> Run:
                 first_step=first_step,
                 weights={name: draw(st.sampled_from([0.1, 1.0, 2.5])) for name in chosen},
                 longest_tokens=draw(st.sampled_from([4, 8, 16])),
+                batch_tokens=draw(st.sampled_from([16, 48, 100])),
             )
         )
-    batch_tokens = draw(st.sampled_from([16, 48, 100]))
-    return Run(draw(st.integers(0, 2**40)), pools, tuple(phases), batch_tokens, draw(ranges()))
+    return Run(draw(st.integers(0, 2**40)), pools, tuple(phases), draw(ranges()))
 
 
 def named(order: SampleOrder, samples: Samples) -> list[Sample]:
@@ -159,7 +152,7 @@ def test_stops_ranks_and_accumulation_change_nothing(run: Run, cuts: list[tuple[
 
 
 def test_four_launches_that_stop_after_7_3_0_and_5_batches() -> None:
-    run = Run(1, {"a": {4: 100}}, (Phase(first_step=0, weights={"a": 1}, longest_tokens=4),), 16)
+    run = Run(1, {"a": {4: 100}}, (Phase(first_step=0, weights={"a": 1}, longest_tokens=4, batch_tokens=16),))
     read: list[list[Sample]] = []
     for count in (7, 3, 0, 5):
         read += launched(run, range(len(read), len(read) + count), 1, 4)
@@ -167,7 +160,7 @@ def test_four_launches_that_stop_after_7_3_0_and_5_batches() -> None:
 
 
 def test_a_resume_on_fewer_and_on_more_ranks_leaves_out_nothing() -> None:
-    run = Run(2, {"a": {4: 24 * 20}}, (Phase(first_step=0, weights={"a": 1}, longest_tokens=4),), 4 * 24)
+    run = Run(2, {"a": {4: 24 * 20}}, (Phase(first_step=0, weights={"a": 1}, longest_tokens=4, batch_tokens=4 * 24),))
     before = [sample for step in launched(run, range(8), 4, 2) for sample in step]
     for world_size in (2, 8):
         after = [sample for step in launched(run, range(8, 20), world_size, 2) for sample in step]
@@ -176,7 +169,7 @@ def test_a_resume_on_fewer_and_on_more_ranks_leaves_out_nothing() -> None:
 
 
 def test_a_resume_inside_and_at_the_end_of_an_epoch_leaves_later_epochs_whole() -> None:
-    run = Run(3, {"a": {4: 20}}, (Phase(first_step=0, weights={"a": 1}, longest_tokens=4),), 8)
+    run = Run(3, {"a": {4: 20}}, (Phase(first_step=0, weights={"a": 1}, longest_tokens=4, batch_tokens=8),))
     for stop in (9, 10):
         read = [
             sample for steps in (range(stop), range(stop, 30)) for step in launched(run, steps, 2, 1) for sample in step
@@ -260,8 +253,8 @@ def test_an_epoch_of_a_packed_domain_gives_every_token_once(kind: str, lengths: 
         document_lengths=lambda: np.array(lengths, dtype=np.int64),
         sequence_tokens=8,
     )
-    longest = Phase(first_step=0, weights={"a": 1.0}, longest_tokens=8)
-    order = Run(seed, {"a": dict(packing.num_sequences)}, (longest,), 8).order()
+    longest = Phase(first_step=0, weights={"a": 1.0}, longest_tokens=8, batch_tokens=8)
+    order = Run(seed, {"a": dict(packing.num_sequences)}, (longest,)).order()
     times, draw = np.zeros(total, int), 0
     while draw < 40 * total and any(
         count < packing.num_sequences[length] for (_, length), count in order.samples_before(draw).items()

@@ -100,8 +100,7 @@ def batches(stream: TokenStream, steps: int) -> list[Batch]:
     order = SampleOrder(
         seed=0,
         num_sequences={"a": packing.num_sequences},
-        phases=[Phase(first_step=0, weights={"a": 1.0}, longest_tokens=512)],
-        batch_tokens=8 * 512,
+        phases=[Phase(first_step=0, weights={"a": 1.0}, longest_tokens=512, batch_tokens=8 * 512)],
     )
     with BatchLoader(order, {"a": PackedDomain(stream, packing)}).read_ahead(
         first_step=3, num_steps=steps, depth=4, readers=3

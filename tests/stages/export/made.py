@@ -19,6 +19,19 @@ from tests.data import texts
 
 ODD_SIZE = 601  # vocabulary rows, a multiple of nothing
 SHAPE = {"hidden_size": 64, "num_attention_heads": 8, "num_key_value_heads": 2, "intermediate_size": 96}
+# What a family has beside the shape: no value is its default, so that what is not written shows.
+OF_FAMILY: dict[str, dict[str, Any]] = {
+    "llama": {},
+    "mistral": {"head_dim": 16, "sliding_window": None},
+    "qwen2": {},
+    "qwen3": {"head_dim": 16},
+    "granite": {
+        "embedding_multiplier": 3.0,
+        "attention_multiplier": 0.2,
+        "residual_multiplier": 0.5,
+        "logits_scaling": 4.0,
+    },
+}
 numbers = itertools.count(1)
 
 
@@ -28,12 +41,13 @@ def tokenizer_model(folder: Path, size: int = ODD_SIZE) -> Path:
     return path
 
 
-def config(**changes: Any) -> Any:
+def config(family: str = "llama", **changes: Any) -> Any:
     """8 heads, 2 key-value heads of 8: neither 4/2 nor 64/8 would show a wrong permutation."""
-    from transformers import LlamaConfig
+    from transformers import AutoConfig
 
     settings = {
         **SHAPE,
+        **OF_FAMILY[family],
         "vocab_size": ODD_SIZE,
         "num_hidden_layers": 2,
         "max_position_embeddings": 64,
@@ -43,20 +57,22 @@ def config(**changes: Any) -> Any:
         "rope_parameters": {"rope_type": "default", "rope_theta": 5000.0},
         "rms_norm_eps": 1e-5,
     }
-    return LlamaConfig(**{**settings, **changes})
+    return AutoConfig.for_model(family, **{**settings, **changes})
 
 
-def model(seed: int = 0, **changes: Any) -> Any:
+def model(seed: int = 0, family: str = "llama", **changes: Any) -> Any:
     """Random weights, large enough that attention is not uniform and the best token is clear."""
     import torch
-    from transformers import LlamaForCausalLM
+    from transformers import AutoModelForCausalLM
 
     with torch.random.fork_rng():
         torch.manual_seed(seed)
-        made = LlamaForCausalLM(config(**changes)).eval()
+        made = AutoModelForCausalLM.from_config(config(family, **changes)).eval()
         with torch.no_grad():
-            for parameter in made.parameters():
-                if parameter.ndim == 1:
+            for name, parameter in made.named_parameters():
+                if name.endswith("bias"):
+                    parameter.normal_()
+                elif parameter.ndim == 1:
                     parameter.uniform_(0.5, 1.5)
                 else:
                     parameter.normal_(0, 2 / parameter.shape[1] ** 0.5)
@@ -117,7 +133,7 @@ def publish_checkpoint(store: Store, made: Any, step: int = 7) -> Artifact:
     import torch
 
     from stages.pretrain.checkpoints.tensors import model_tensors
-    from stages.pretrain.parallel.spread import Ranks
+    from stages.pretrain.parallel.ranks import Ranks
 
     def fill(folder: Path) -> None:
         state = checkpoint.StepState(

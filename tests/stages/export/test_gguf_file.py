@@ -8,8 +8,11 @@ import torch
 from data.errors import InputError
 from stages.export import gguf_file, hf
 from stages.export.tokenizer import read_sentencepiece
-from tests.stages.export.made import ODD_SIZE, config, model, tokenizer_model
+from tests.stages.export.made import ODD_SIZE, OF_FAMILY, config, model, tokenizer_model
 
+DYNAMIC = {"rope_type": "dynamic", "rope_theta": 1e4, "factor": 2.0}
+YARN = {"rope_type": "yarn", "rope_theta": 5000.0, "factor": 4.0, "original_max_position_embeddings": 16}
+LLAMA3 = {**YARN, "rope_type": "llama3", "low_freq_factor": 1.0, "high_freq_factor": 4.0}
 PROMPTS = torch.tensor([[2, 5, 300, 77, 410, 9], [2, 500, 500, 3, 4, 600], [2, 150, 2, 90, 33, 21]])
 
 
@@ -24,8 +27,9 @@ def logits(made: Any) -> torch.Tensor:
 
 
 @pytest.mark.parametrize("tied", [False, True])
-def test_float32_comes_back_bit_for_bit(tied: bool, tokenizer: Path, tmp_path: Path) -> None:
-    made = model(tie_word_embeddings=tied)
+@pytest.mark.parametrize("family", OF_FAMILY)
+def test_float32_comes_back_bit_for_bit(family: str, tied: bool, tokenizer: Path, tmp_path: Path) -> None:
+    made = model(family=family, tie_word_embeddings=tied)
     gguf_file.write(made, tokenizer, tmp_path / "m.gguf", "f32")
     loaded = gguf_file.load(tmp_path / "m.gguf", made.config)
     for name, tensor in made.state_dict().items():
@@ -73,6 +77,7 @@ def test_another_permutation_of_the_keys_would_be_seen(
 def test_permutation_interleaves_the_halves_of_each_head() -> None:
     weight = np.arange(12, dtype=np.float32).reshape(12, 1)  # two heads of six
     assert gguf_file.permute(weight, 2)[:, 0].tolist() == [0, 3, 1, 4, 2, 5, 6, 9, 7, 10, 8, 11]
+    assert gguf_file.permute(weight[:, 0], 2).tolist() == gguf_file.permute(weight, 2)[:, 0].tolist(), "a bias too"
     for heads in (1, 2, 3, 6):
         assert np.array_equal(gguf_file.unpermute(gguf_file.permute(weight, heads), heads), weight)
 
@@ -114,11 +119,11 @@ def test_the_header_says_what_a_reader_would_otherwise_guess(tokenizer: Path, tm
         ),
         ({"intermediate_size": 100}, ["intermediate_size = 100"]),
         ({"head_dim": 6}, ["num_attention_heads * head_dim = 48"]),
-        ({"attention_bias": True}, ["biases"]),
-        (
-            {"rope_parameters": {"rope_type": "linear", "rope_theta": 1e4, "factor": 2.0}},
-            ["rotary embedding is scaled"],
-        ),
+        ({"family": "qwen3", "attention_bias": True}, ["attention_bias", "qwen3"]),
+        ({"family": "qwen2", "rope_parameters": LLAMA3}, ["rotary embedding is scaled by llama3", "qwen2"]),
+        ({"rope_parameters": DYNAMIC}, ["rotary embedding is scaled by dynamic"]),
+        ({"rope_parameters": YARN | {"beta_fast": 16}}, ["constants of its own (beta_fast)"]),
+        ({"family": "mistral", "sliding_window": 32}, ["a window of 32 tokens"]),
     ],
 )
 def test_a_shape_without_a_form_is_refused_before_any_work(
@@ -128,6 +133,7 @@ def test_a_shape_without_a_form_is_refused_before_any_work(
         def __init__(self) -> None:
             self.config = config(**changes)
 
+    assert gguf_file.unfit(config(**changes), "q4_0")
     with pytest.raises(InputError) as refusal:
         gguf_file.write(OnlyConfig(), tokenizer, tmp_path / "m.gguf", "q4_0")
     assert all(reason in str(refusal.value) for reason in reasons) and not any(tmp_path.iterdir())
@@ -149,6 +155,24 @@ def test_a_file_of_another_model_is_not_taken(tokenizer: Path, tmp_path: Path) -
         gguf_file.load(tmp_path / "m.gguf", config(num_hidden_layers=3))
     with pytest.raises(InputError, match=r"tensor blk.0.ffn_\w+.weight is"):
         gguf_file.load(tmp_path / "m.gguf", config(intermediate_size=128))
+
+
+def test_an_architecture_that_is_not_known_is_refused() -> None:
+    from transformers import AutoConfig
+
+    (reason,) = gguf_file.unfit(AutoConfig.for_model("olmo2", hidden_size=64, intermediate_size=96), "f32")
+    assert "olmo2" in reason and "granite" in reason
+
+
+def test_the_header_of_granite_has_its_multipliers(tokenizer: Path, tmp_path: Path) -> None:
+    import gguf
+
+    gguf_file.write(model(family="granite"), tokenizer, tmp_path / "m.gguf", "q4_0")
+    fields = gguf.GGUFReader(tmp_path / "m.gguf").fields
+    said = {name: field.contents() for name, field in fields.items()}
+    assert said["general.architecture"] == "granite"
+    names = ("embedding_scale", "attention.scale", "residual_scale", "logit_scale")
+    assert [said[f"granite.{name}"] for name in names] == pytest.approx([3.0, 0.2, 0.5, 4.0])
 
 
 def test_the_same_model_gives_the_same_bytes(tokenizer: Path, tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -19,6 +20,7 @@ from stages.export.llama_server import LlamaServer, compare_greedy
 from stages.export.tokenizer import EDGE_TEXTS, differences
 from tests.data.texts import AWKWARD, prose
 from tests.stages.export.made import model, tokenizer_model
+from tests.stages.export.test_gguf_file import LLAMA3, YARN
 from tests.stages.export.test_tokenizer import NEWLINE_SYMBOL, SPECIAL, train
 
 PROMPTS = [[2, 40, 300], [2, 7], [2, 500, 21, 22, 23]]
@@ -45,6 +47,67 @@ def test_next_tokens_and_ids_are_those_of_transformers_and_sentencepiece(tokeniz
         assert server.load_seconds > 0 and server.tokens_per_second(PROMPTS[0], 8) > 0
     assert greedy.compared + greedy.excluded == sum(len(continuation.tokens) for continuation in reference)
     assert greedy.same and greedy.compared >= 20
+
+
+def sharp(**changes: Any) -> Any:
+    """A model whose attention depends on positions so much that another rotation of them shows."""
+    made = model(**changes)
+    with torch.no_grad():
+        for name, parameter in made.named_parameters():
+            if name.endswith("k_proj.weight"):
+                parameter *= 2
+    return made
+
+
+def same_tokens(path: Path, made: Any) -> bool:
+    """Whether llama.cpp goes on from long prompts as `made` does; enough of the tokens can be compared."""
+    prompts = [[2, *range(first, first + 25)] for first in (40, 70)]
+    reference = [continue_prompt(made, prompt, max_new_tokens=30, end_id=2) for prompt in prompts]
+    with serve(path) as server:
+        greedy = compare_greedy(server, prompts, reference)
+    assert greedy.compared >= 20
+    return greedy.same
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"family": "mistral"},
+        {"family": "qwen2"},
+        {"family": "qwen3", "tie_word_embeddings": True},
+        {"family": "granite", "attention_bias": True, "mlp_bias": True},
+        {"attention_bias": True, "mlp_bias": True, "tie_word_embeddings": True},
+        {"rope_parameters": LLAMA3},
+        {"family": "granite", "rope_parameters": LLAMA3},
+        {"rope_parameters": YARN},
+        {"family": "qwen3", "rope_parameters": {"rope_type": "linear", "rope_theta": 5000.0, "factor": 3.0}},
+    ],
+    ids=lambda changes: " ".join(
+        [changes.get("family", "llama"), changes.get("rope_parameters", {}).get("rope_type", "")]
+    ),
+)
+def test_every_family_goes_on_as_transformers_does(changes: dict[str, Any], tokenizer: Path, tmp_path: Path) -> None:
+    made = sharp(**changes)
+    gguf_file.write(made, tokenizer, tmp_path / "m.gguf", "f32")
+    assert same_tokens(tmp_path / "m.gguf", made)
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong"),
+    [
+        ({"rope_parameters": LLAMA3}, {}),
+        ({"rope_parameters": YARN}, {"rope_parameters": {"rope_type": "linear", "rope_theta": 5000.0, "factor": 4.0}}),
+        ({"family": "granite"}, {"family": "granite", "attention_multiplier": 0.35}),
+        ({"family": "granite"}, {"family": "granite", "residual_multiplier": 0.6}),
+    ],
+    ids=["llama3", "yarn", "attention", "residual"],
+)
+def test_another_header_gives_other_tokens(
+    right: dict[str, Any], wrong: dict[str, Any], tokenizer: Path, tmp_path: Path
+) -> None:
+    """The negative control: the same weights, described otherwise."""
+    gguf_file.write(sharp(**wrong), tokenizer, tmp_path / "m.gguf", "f32")
+    assert not same_tokens(tmp_path / "m.gguf", sharp(**right))
 
 
 def test_wrongly_permuted_keys_give_other_tokens(

@@ -44,8 +44,11 @@ def test_figures_hang_together(tokens: tuple[Store, Artifact]) -> None:
     assert facts["parameters"]["total"] == sum(
         facts["parameters"][part] for part in ("embedding", "attention", "feed_forward", "norms", "output")
     )
-    parts = ("weights", "gradients", "optimizer", "copies", "activations", "mask", "logits", "process")
-    assert facts["memory"]["total"] == sum(facts["memory"][part] for part in parts)
+    memory = facts["memory"]
+    passing = sum(memory[part] for part in ("activations", "mask", "loss"))
+    lasting = sum(memory[part] for part in ("weights", "gradients", "optimizer", "copies", "process"))
+    assert memory["total"] == lasting + max(passing, memory["update"]) and memory["host"] == 0
+    assert facts["checkpoints"]["bytes_each"] == 12 * facts["parameters"]["total"]
     assert set(facts["domains"]) == {"prose", "code", "tiny"}
     assert sum(found["weight"] for found in facts["domains"].values()) == pytest.approx(1, abs=1e-5)
     assert facts["packing"] == {"kind": "stream", "sequences": "exact"}
@@ -63,6 +66,7 @@ def test_another_layout_is_another_plan(tokens: tuple[Store, Artifact]) -> None:
     one, two = plan(tokens), plan(tokens, num_processes=2)
     assert one.key != two.key and two.facts["memory"]["weights"] < one.facts["memory"]["weights"]
     assert plan(tokens, attention="eager").facts["memory"]["activations"] > one.facts["memory"]["activations"]
+    assert plan(tokens, recompute="full").facts["memory"]["activations"] < one.facts["memory"]["activations"]
     assert plan(tokens, prefetch_batches=2).key == one.key, "what the plan does not depend on is not in its key"
 
 

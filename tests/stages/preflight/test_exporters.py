@@ -28,8 +28,17 @@ def verdicts(tried: Exporters) -> dict[str, Check]:
     return {name: find_out() for name, find_out in tried.checks(server_seconds=60)}
 
 
-def test_every_form_of_a_sound_model_comes_back(tmp_path: Path) -> None:
-    tried = exporters(tmp_path)
+@pytest.mark.parametrize(
+    "family",
+    [
+        {},
+        {"family": "qwen3", "head_dim": 32},
+        {"family": "granite", "mup_base_hidden_size": 16, "residual_multiplier": 0.5, "tie_embeddings": False},
+    ],
+    ids=lambda family: family.get("family", "llama"),
+)
+def test_every_form_of_a_sound_model_comes_back(family: dict[str, Any], tmp_path: Path) -> None:
+    tried = exporters(tmp_path, SHAPE.model_copy(update=family))
     assert tried.model.config.num_hidden_layers == MOST_LAYERS < SHAPE.num_layers
     found = verdicts(tried)
     assert list(found) == ["export hf", "export gguf-f32", "export gguf-q4_0", "llama.cpp"]

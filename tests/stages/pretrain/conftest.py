@@ -6,7 +6,7 @@ import pytest
 from stages.pretrain.batches.exclusions import Draws
 from stages.pretrain.checkpoints.checkpoint import StepState
 from stages.pretrain.config import PretrainConfig
-from stages.pretrain.loop import Training
+from stages.pretrain.step import Training
 from tests.stages.pretrain import micro
 
 Build = Callable[..., tuple[Training, StepState]]

@@ -17,8 +17,8 @@ FAULTS, MARKS = "LONGHAUL_TEST_FAULTS", "LONGHAUL_TEST_FAULT_MARKS"
 
 
 def plan(monkeypatch: pytest.MonkeyPatch, marks: Path, *faults: tuple[str, int, int, str]) -> None:
-    """Let workers that are started from here on fail at (point, step, rank): by "kill", "nan" or "crash"; or by
-    "poisoned" at (point, draw, rank), with NaN."""
+    """Let workers that are started from here on fail at (point, step, rank): by "kill", "nan", "crash" or
+    "wait", for a signal; or by "poisoned" at (point, draw, rank), with NaN."""
     marks.mkdir(exist_ok=True)
     monkeypatch.setenv(FAULTS, json.dumps(faults))
     monkeypatch.setenv(MARKS, str(marks))
@@ -42,6 +42,8 @@ def inject(point: str, step: int, rank: int, value: Any) -> Any:
         mark.touch()
         if kind == "kill":
             os.kill(os.getpid(), signal.SIGKILL)
+        if kind == "wait":
+            signal.pause()
         if kind == "crash":
             raise RuntimeError(f"an injected crash in step {step}")
         return value * float("nan")

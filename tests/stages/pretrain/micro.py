@@ -52,7 +52,7 @@ def config(**changes: Any) -> PretrainConfig:
     return PretrainConfig.model_validate({**settings, **changes})
 
 
-def write_tokens(folder: Path, *, num_tokens: int = 3008) -> None:
+def write_tokens(folder: Path, *, num_tokens: int = 3008, header: ShardHeader = HEADER) -> None:
     """Two domains of text that can be learnt (a noisy counting sequence), with train and held-out shards. Documents of
     1 to 60 tokens, so that most sequences hold several; one domain lies in two shards.
     """
@@ -61,15 +61,15 @@ def write_tokens(folder: Path, *, num_tokens: int = 3008) -> None:
         (folder / side).mkdir(parents=True)
         for domain, stride, num_shards in (("code", 1, 1), ("prose", 3, 2)):
             noise = random.integers(0, 3, share)
-            tokens = ((np.arange(share) * stride + noise) % (VOCABULARY - 3) + 3).astype(HEADER.dtype)
+            tokens = ((np.arange(share) * stride + noise) % (header.vocabulary_size - 3) + 3).astype(header.dtype)
             ends = np.cumsum(random.integers(1, 61, share))
             ends = np.append(ends[ends < share], share)
-            tokens[ends - 1] = EOS
+            tokens[ends - 1] = header.end_id
             documents = np.split(tokens, ends[:-1])
             for number, part in enumerate(np.array_split(np.arange(len(documents)), num_shards)):
                 write_shard(
                     folder / side / shard_name(domain, number),
-                    HEADER,
+                    header,
                     ids=pa.array([f"{domain}/{document}" for document in part]),
                     domain=domain,
                     tokens=np.concatenate([documents[document] for document in part]),
@@ -153,6 +153,8 @@ def worker_job(
 
 
 if __name__ == "__main__":
-    # python -m tests.stages.pretrain.micro ROOT [FIELD=NUMBER ...]: a supervisor as a process of its own.
+    # python -m tests.stages.pretrain.micro ROOT [hook=MODULE:FUNCTION] [FIELD=NUMBER ...]: a supervisor as a process of
+    # its own.
     settings = dict(pair.split("=") for pair in sys.argv[2:])
-    run_and_exit(lambda: print(pretrain(config(**settings), Store(Path(sys.argv[1]))).digest))
+    hook = settings.pop("hook", "")
+    run_and_exit(lambda: print(pretrain(config(**settings), Store(Path(sys.argv[1])), hook=hook).digest))

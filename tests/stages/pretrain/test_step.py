@@ -10,40 +10,29 @@ import torch
 
 from data.errors import InputError
 from data.order.loader import IGNORE, Batch
-from stages.pretrain.checkpoints.checkpoint import StepState
 from stages.pretrain.faults import no_fault
 from stages.pretrain.job import RunDirectory
-from stages.pretrain.loop import NonFinite, StepResult, Training, after, save, train_step
+from stages.pretrain.loop import after, save
 from stages.pretrain.monitor.records import Records
+from stages.pretrain.step import NonFinite, StepResult, Training
 from tests.stages.pretrain import micro
 from tests.stages.pretrain.conftest import Build
+from tests.stages.pretrain.one_step import one_step, with_gradients
 
-NOTHING = StepResult(tokens=0, loss=None, gradient_norm=None, save_wanted=False, waited_seconds=0.0)
+NOTHING = StepResult(
+    tokens=0,
+    loss=None,
+    gradient_norm=None,
+    save_wanted=False,
+    waited_seconds=0.0,
+    overflow=False,
+    group_norms={},
+    measured={},
+)
 
 
 def weights(training: Training) -> dict[str, torch.Tensor]:
     return {name: tensor.clone() for name, tensor in training.tensors().items()}
-
-
-def gradients(training: Training, batch: Batch) -> tuple[StepResult, dict[str, torch.Tensor]]:
-    """What one step gives, and its gradients before clipping."""
-    config = training.config.model_copy(update={"gradient_clip_norm": 1e9})
-    seen: dict[str, torch.Tensor] = {}
-
-    def hook(point: str, step: int, rank: int, value: Any) -> Any:
-        if point == "update":
-            for name, parameter in training.model.named_parameters():
-                assert parameter.grad is not None
-                seen[name] = parameter.grad.clone()
-        return value
-
-    return first_step(dataclasses.replace(training, config=config, hook=hook), batch), seen
-
-
-def first_step(training: Training, batch: Batch | None = None) -> StepResult:
-    """Step 1 of a training, on its own batch or on another one."""
-    fed = training.train_feed.place(batch or training.train.batch(0))
-    return train_step(training, fed, step=1, save_wanted=False)
 
 
 def with_targets(batch: Batch, targets: np.ndarray) -> Batch:
@@ -71,9 +60,9 @@ def uneven(batch: Batch) -> Batch:
 def test_accumulation_gives_the_loss_and_gradient_of_one_big_batch(build: Build, size: int) -> None:
     training, _ = build(micro.config(micro_batch_sequences=6))
     batch = uneven(training.train.batch(0))
-    whole, expected = gradients(training, batch)
+    whole, expected = with_gradients(training, batch)
     training, _ = build(micro.config(micro_batch_sequences=size))
-    pieces, found = gradients(training, batch)
+    pieces, found = with_gradients(training, batch)
     assert pieces.tokens == whole.tokens == int((batch.targets != IGNORE).sum())
     assert pieces.loss == pytest.approx(whole.loss, rel=1e-6)
     for name, gradient in expected.items():
@@ -90,7 +79,7 @@ def test_the_loss_is_the_mean_over_tokens_and_not_a_mean_of_means(build: Build) 
         each = torch.nn.functional.cross_entropy(logits.flatten(0, 1), flat, ignore_index=IGNORE, reduction="none")
     per_row = each.view(6, -1)
     counts = (batch.targets != IGNORE).sum(axis=1)
-    result = first_step(training, batch)
+    result = one_step(training, batch)
     assert result.loss == pytest.approx(each.sum().item() / counts.sum(), rel=1e-6)
     mean_of_means = np.mean([per_row[row].sum().item() / counts[row] for row in range(6) if counts[row]])
     assert abs(result.loss - mean_of_means) > 1e-3
@@ -99,13 +88,13 @@ def test_the_loss_is_the_mean_over_tokens_and_not_a_mean_of_means(build: Build) 
 def test_a_micro_batch_without_targets_is_as_if_it_were_not_there(build: Build) -> None:
     training, _ = build(micro.config(micro_batch_sequences=1))
     batch = uneven(training.train.batch(0))
-    with_empty, expected = gradients(training, batch)
+    with_empty, expected = with_gradients(training, batch)
     training, _ = build(micro.config(micro_batch_sequences=1))
     rows = [0, 1, 3, 4, 5]
     without = dataclasses.replace(
         batch, inputs=batch.inputs[rows], targets=batch.targets[rows], positions=batch.positions[rows]
     )
-    dropped, found = gradients(training, without)
+    dropped, found = with_gradients(training, without)
     assert with_empty.tokens == dropped.tokens
     assert with_empty.loss == pytest.approx(dropped.loss, rel=1e-6)
     assert all(torch.allclose(found[name], gradient, rtol=1e-5, atol=1e-9) for name, gradient in expected.items())
@@ -115,24 +104,24 @@ def test_a_batch_without_targets_makes_no_step(build: Build) -> None:
     training, state = build(micro.config())
     before = weights(training)
     batch = training.train.batch(0)
-    result = first_step(training, with_targets(batch, np.full_like(batch.targets, IGNORE)))
-    assert result == NOTHING
+    result = one_step(training, with_targets(batch, np.full_like(batch.targets, IGNORE)))
+    assert dataclasses.replace(result, measured={}) == NOTHING
     assert all(torch.equal(tensor, before[name]) for name, tensor in training.tensors().items())
-    state = after(state, result, 1, ())
+    state = after(training, state, result, 1)
     assert (state.step, state.tokens_seen, state.skipped_in_a_row) == (1, 0, 1)
 
 
-def test_batches_without_targets_one_after_the_other_end_the_run() -> None:
+def test_batches_without_targets_one_after_the_other_end_the_run(build: Build) -> None:
+    training, state = build(micro.config())
     full = dataclasses.replace(NOTHING, tokens=5, loss=1.0, gradient_norm=1.0)
-    state = StepState(step=0, tokens_seen=0, vocabulary_size=67, config_fingerprint="", data_fingerprint="")
     for step in range(1, 10):
-        state = after(state, NOTHING, step, ())
-    state = after(state, full, 10, ())
+        state = after(training, state, NOTHING, step)
+    state = after(training, state, full, 10)
     assert state.skipped_in_a_row == 0
     for step in range(11, 20):
-        state = after(state, NOTHING, step, ())
+        state = after(training, state, NOTHING, step)
     with pytest.raises(InputError, match="token shards"):
-        after(state, NOTHING, 20, ())
+        after(training, state, NOTHING, 20)
 
 
 @pytest.mark.parametrize("packing", ["stream", "best-fit", "length-buckets"])
@@ -168,23 +157,24 @@ def test_a_loss_that_is_not_finite_never_reaches_the_weights(build: Build, value
         return current * value if point == "loss" else current
 
     with pytest.raises(NonFinite, match="step 1") as raised:
-        first_step(dataclasses.replace(training, hook=hook))
+        one_step(dataclasses.replace(training, hook=hook))
     assert raised.value.draw == 0
     assert all(torch.equal(tensor, before[name]) for name, tensor in training.tensors().items())
 
 
 def test_the_gradient_is_clipped_by_its_global_norm(build: Build) -> None:
+    """What AdamW's first moment holds after one step is (1 - beta1) times the gradient that it was given."""
     training, _ = build(micro.config(gradient_clip_norm=0.01))
-    seen = []
-
-    def hook(point: str, step: int, rank: int, value: Any) -> Any:
-        if point == "update":
-            seen.append(torch.stack([p.grad.norm() for p in training.model.parameters()]).norm().item())
-        return value
-
-    result = first_step(dataclasses.replace(training, hook=hook))
-    assert result.gradient_norm > 0.1
-    assert seen == [pytest.approx(0.01, rel=1e-3)]
+    found, gradients = with_gradients(training)
+    squares = [
+        tensor.double().square().sum() for name, tensor in training.tensors().items() if name.endswith(".exp_avg")
+    ]
+    before = torch.stack([gradient.double().square().sum() for gradient in gradients.values()]).sum().sqrt().item()
+    assert found.gradient_norm == pytest.approx(before, rel=1e-6) and before > 0.1
+    given = torch.stack(squares).sum().sqrt().item() / (1 - training.config.beta1)
+    assert given == pytest.approx(0.01, rel=1e-3)
+    groups = sum(norm**2 for norm in found.group_norms.values())
+    assert groups**0.5 == pytest.approx(found.gradient_norm, rel=1e-9)
 
 
 def test_bf16_keeps_weights_moments_and_loss_in_float32(build: Build) -> None:
@@ -197,13 +187,13 @@ def test_bf16_keeps_weights_moments_and_loss_in_float32(build: Build) -> None:
             dtypes.add(value.dtype)
         return value
 
-    low = first_step(dataclasses.replace(training, hook=hook))
+    low = one_step(dataclasses.replace(training, hook=hook))
     assert {tensor.dtype for tensor in training.tensors().values()} | dtypes == {torch.float32}
     assert not torch.equal(
         training.tensors()["model.model.embed_tokens.weight"], start["model.model.embed_tokens.weight"]
     )
     training, _ = build(micro.config(precision="fp32"))
-    high = first_step(training)
+    high = one_step(training)
     assert low.loss == pytest.approx(high.loss, rel=1e-2)
     assert low.loss != high.loss, "bf16 was not used"
 
@@ -223,7 +213,7 @@ def test_rows_that_only_pad_the_vocabulary_neither_count_nor_learn(build: Build)
     with torch.no_grad():
         embedding[micro.VOCABULARY :] = 1e3
         embedding[: micro.VOCABULARY] *= 1e-4
-    result = first_step(dataclasses.replace(training, hook=hook))
+    result = one_step(dataclasses.replace(training, hook=hook))
     assert result.loss == pytest.approx(uniform, abs=0.01), "padding took a share of the probability"
     assert not seen["gradient"][micro.VOCABULARY :].any() and seen["gradient"][: micro.VOCABULARY].any()
     assert (embedding[micro.VOCABULARY :] == 1e3).all() and not torch.equal(embedding, before)

@@ -12,8 +12,8 @@ from stages.pretrain.batches.exclusions import Draws, Exclusion, before, draws, 
 
 
 def order(excluded: Draws) -> SampleOrder:
-    phase = Phase(first_step=0, weights={"a": 1.0}, longest_tokens=4)
-    return SampleOrder(seed=0, num_sequences={"a": {4: 9}}, phases=[phase], batch_tokens=8, excluded=excluded)
+    phase = Phase(first_step=0, weights={"a": 1.0}, longest_tokens=4, batch_tokens=8)
+    return SampleOrder(seed=0, num_sequences={"a": {4: 9}}, phases=[phase], excluded=excluded)
 
 
 @st.composite

@@ -32,12 +32,14 @@ def part(rank: int, world_size: int, *, num_rows: int, length: int) -> Batch:
         positions=positions,
         samples=SimpleNamespace(length=length),  # type: ignore[arg-type]
         num_targets=inputs.size,
+        whole_rows=num_rows,
     )
 
 
-def fed(batch: Batch, world_size: int, *, batch_tokens: int, micro_batch_tokens: int) -> tuple[Rows, ...]:
-    feed = Feed(device=CPU, batch_tokens=batch_tokens, micro_batch_tokens=micro_batch_tokens, world_size=world_size)
-    return feed.place(batch).micro_batches
+def fed(batch: Batch, world_size: int, *, micro_batch_tokens: int) -> tuple[Rows, ...]:
+    found = Feed(device=CPU, micro_batch_tokens=micro_batch_tokens, world_size=world_size).place(batch)
+    assert found.places == batch.whole_rows * batch.inputs.shape[1]
+    return found.micro_batches
 
 
 @pytest.mark.parametrize(("num_rows", "length"), [(10, 8), (40, 2), (80, 1)])
@@ -49,7 +51,7 @@ def test_every_rank_makes_as_many_micro_batches_and_each_row_is_seen_once(
     counts = set()
     for rank in range(world_size):
         batch = part(rank, world_size, num_rows=num_rows, length=length)
-        pieces = fed(batch, world_size, batch_tokens=80, micro_batch_tokens=16)
+        pieces = fed(batch, world_size, micro_batch_tokens=16)
         counts.add(len(pieces))
         for rows in pieces:
             assert rows.inputs.shape == rows.targets.shape == rows.positions.shape
@@ -63,8 +65,20 @@ def test_every_rank_makes_as_many_micro_batches_and_each_row_is_seen_once(
 
 
 def test_a_row_that_is_longer_than_a_micro_batch_stands_alone() -> None:
-    pieces = fed(part(0, 1, num_rows=3, length=8), 1, batch_tokens=24, micro_batch_tokens=4)
+    pieces = fed(part(0, 1, num_rows=3, length=8), 1, micro_batch_tokens=4)
     assert [len(rows.inputs) for rows in pieces] == [1, 1, 1]
+
+
+def test_micro_batches_say_where_their_segments_begin() -> None:
+    whole = part(0, 1, num_rows=3, length=8)
+    positions = whole.positions.copy()
+    positions[1, 5:] -= 5
+    batch = dataclasses.replace(whole, positions=positions)
+    first, second = fed(batch, 1, micro_batch_tokens=16)
+    assert first.borders.tolist() == [0, 8, 13, 16] and second.borders.tolist() == [0, 8]
+    assert first.borders.dtype == torch.int32
+    (*_, stand_in) = fed(part(2, 3, num_rows=4, length=8), 3, micro_batch_tokens=8)
+    assert stand_in.borders.tolist() == [0, 8]
 
 
 def numbered(step: int) -> Batch:
@@ -73,7 +87,7 @@ def numbered(step: int) -> Batch:
 
 
 def test_batches_come_in_their_order_with_their_counts() -> None:
-    feed = Feed(device=CPU, batch_tokens=40, micro_batch_tokens=16, world_size=1)
+    feed = Feed(device=CPU, micro_batch_tokens=16, world_size=1)
     found = list(feed.ahead(numbered(step) for step in (3, 4, 5)))
     assert [(fed.step, fed.num_targets, int(fed.micro_batches[0].inputs.sum())) for fed in found] == [
         (3, 24, 8), (4, 32, 8), (5, 40, 8)
@@ -126,10 +140,10 @@ def test_computing_on_a_batch_waits_for_its_own_copies_while_the_next_one_is_cop
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     gpu = FakeGpu(monkeypatch)
-    feed = Feed(device=torch.device("cuda"), batch_tokens=40, micro_batch_tokens=40, world_size=1)
+    feed = Feed(device=torch.device("cuda"), micro_batch_tokens=40, world_size=1)
     for fed in feed.ahead(numbered(step) for step in (3, 4, 5)):
         gpu.calls.append(("computes", fed.step))
-    keeps = [("keeps", None)] * 3
+    keeps = [("keeps", None)] * 4  # inputs, targets, positions, borders
     assert gpu.calls == [
         ("copied", 0), ("copied", 1), ("waits for", 0), *keeps, ("computes", 3),
         ("copied", 2), ("waits for", 1), *keeps, ("computes", 4),

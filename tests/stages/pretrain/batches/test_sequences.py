@@ -76,6 +76,32 @@ def test_a_phase_behind_the_last_step_has_no_effect_and_says_so() -> None:
     assert "pretrain.mixture_schedule" in warning and "from step 11 on" in warning
 
 
+def test_a_ramp_makes_batches_grow_whatever_else_changes(tokens: Path) -> None:
+    ramp = [{"from_step": 4, "batch_sequences": 12}, {"from_step": 7, "batch_sequences": 20}]
+    schedule = [{"from_step": 6, "weights": {"code": 1.0}}]
+    config = micro.config(num_steps=9, batch_ramp=ramp, mixture_schedule=schedule, mixture_most_epochs=2.0)
+    loader = open_train(config, tokens).loader(rank=1, world_size=2)
+    batches = [loader.batch(step) for step in range(9)]
+    assert [batch.whole_rows for batch in batches] == [6, 6, 6, 12, 12, 12, 20, 20, 20]
+    assert [len(batch.inputs) for batch in batches] == [3, 3, 3, 6, 6, 6, 10, 10, 10]
+    places = [batch.whole_rows * batch.inputs.shape[1] for batch in batches]
+    assert places == [config.batch_places(step) for step in range(1, 10)] and sum(places) == config.total_places
+    facts = open_train(config, tokens).mixture_facts(9)
+    assert facts["code"]["weight"] == pytest.approx((72 + 42 * 0.5) / 114, abs=1e-6)
+    late = micro.config(num_steps=9, batch_ramp=[{"from_step": 10, "batch_sequences": 12}])
+    (warning,) = open_train(late, tokens).warnings
+    assert "pretrain.batch_ramp: the phase from step 10 on has no effect" in warning
+
+
+def test_a_ramp_counts_for_how_often_text_is_read(tokens: Path) -> None:
+    """188 sequences of code: 2 batches of 90, and then of 100."""
+    ramp = [{"from_step": 2, "batch_sequences": 100}]
+    settings: dict[str, Any] = {"mixture": {"code": 1.0}, "num_steps": 2, "batch_sequences": 90}
+    assert open_train(micro.config(**settings, mixture_most_epochs=1.0), tokens).warnings == ()
+    with pytest.raises(InputError, match=r"draws 3040 tokens, .*mixture_most_epochs = 1 allows 3008"):
+        open_train(micro.config(**settings, mixture_most_epochs=1.0, batch_ramp=ramp), tokens)
+
+
 def test_a_temperature_brings_shares_together_and_a_cap_bounds_epochs(tokens: Path) -> None:
     """In training and, but for the cap, on held-out text, whose losses are weighted alike."""
     weights = {"code": 9.0, "prose": 1.0}
@@ -84,8 +110,8 @@ def test_a_temperature_brings_shares_together_and_a_cap_bounds_epochs(tokens: Pa
         config = micro.config(mixture=weights, num_steps=60, **settings)
         sides = open_train(config, tokens), open_heldout(config, tokens)
         found = [
-            {domain: side.order.tokens_per_draw(0)[domain, 16] / side.batch_tokens for domain in weights}
-            for side in sides
+            {domain: side.order.tokens_per_draw(0)[domain, 16] / places for domain in weights}
+            for side, places in zip(sides, (96, 80), strict=True)
         ]
         return found[0], found[1]
 

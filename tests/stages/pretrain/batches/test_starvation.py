@@ -1,7 +1,9 @@
 """A user relies on: a training that waits for its data says so; where its data comes from changes nothing else."""
 
 import dataclasses
+import threading
 import time
+from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
@@ -21,22 +23,32 @@ from tests.services.s3 import CREDENTIALS, options, s3_server
 from tests.stages.pretrain import micro
 from tests.stages.pretrain.conftest import Build
 
-DELAY_SECONDS = 0.5
+DELAY_SECONDS = 0.05
 
 
 class Slow(BatchLoader):
-    """Every batch but the first takes its time."""
+    """Every batch but the first is read once the step before it has ended, and then takes its time."""
+
+    ended = defaultdict[int, threading.Event](threading.Event)
 
     def batch(self, step: int) -> Batch:
-        time.sleep(DELAY_SECONDS if step else 0)
+        if step:
+            assert self.ended[step].wait(60)
+            time.sleep(DELAY_SECONDS)
         return super().batch(step)
+
+
+def say_ended(point: str, step: int, rank: int, value: Any) -> Any:
+    if point == "end":
+        Slow.ended[step].set()
+    return value
 
 
 def test_the_steps_of_a_slow_loader_are_known_to_have_waited(build: Build, tokens: Path, tmp_path: Path) -> None:
     config = micro.config(num_steps=4, checkpoint_every_steps=4, reader_threads=1, prefetch_batches=1)
     training, state = build(config)
     sequences = open_train(config, tokens)
-    training = dataclasses.replace(training, train=Slow(sequences.order, sequences.domains))
+    training = dataclasses.replace(training, train=Slow(sequences.order, sequences.domains), hook=say_ended)
     run = RunDirectory(tmp_path / "run")
     with Records(run, writes=True) as records:
         train(training, state, records)

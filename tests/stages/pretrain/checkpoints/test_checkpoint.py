@@ -12,17 +12,19 @@ from stages.pretrain.checkpoints import checkpoint
 from stages.pretrain.checkpoints.checkpoint import CHECKSUMS, StepState
 from stages.pretrain.checkpoints.restricted import CheckpointError
 from stages.pretrain.checkpoints.tensors import model_tensors, poison, state_digest
-from stages.pretrain.loop import Training, save, train_step
+from stages.pretrain.loop import save
 from stages.pretrain.monitor.records import Records
+from stages.pretrain.step import Training
 from tests.stages.pretrain import micro
 from tests.stages.pretrain.conftest import Build
+from tests.stages.pretrain.one_step import one_step
 
 PARTS = ("dcp/.metadata", "dcp/__0_0.distcp", "state.json", "config.json", "checksums.json")
 
 
 def advance(training: Training, state: StepState, steps: int) -> StepState:
     for step in range(state.step + 1, state.step + steps + 1):
-        train_step(training, training.train_feed.place(training.train.batch(step - 1)), step=step, save_wanted=False)
+        one_step(training, step=step)
     return state.model_copy(update={"step": state.step + steps})
 
 
@@ -64,7 +66,7 @@ def test_weights_alone_would_not_do(build: Build, tmp_path: Path) -> None:
     advance(training, state, 3)
     undisturbed = copies(training)
     weights_only, fresh = build(micro.config())
-    checkpoint.fill(directory / "dcp", model_tensors(weights_only.model), alone=True)
+    checkpoint.fill(directory / "dcp", model_tensors(weights_only.model))
     advance(weights_only, fresh.model_copy(update={"step": 5}), 3)
     name = "model.model.embed_tokens.weight"
     assert not torch.equal(weights_only.tensors()[name], undisturbed[name])
@@ -122,9 +124,7 @@ def test_a_step_that_is_not_there_is_named_with_those_that_are(build: Build, tmp
 def test_other_data_is_refused(build: Build, tmp_path: Path) -> None:
     training, _, _ = stored(build, tmp_path)
     with pytest.raises(InputError, match="made from other data"):
-        checkpoint.load(
-            training.checkpoints, 5, training.tensors(), data_fingerprint="another", excluded=(), ranks=training.ranks
-        )
+        checkpoint.load(training.checkpoints, 5, training.tensors(), data_fingerprint="another", excluded=())
 
 
 def test_a_state_that_left_out_other_batches_is_refused(build: Build, tmp_path: Path) -> None:
@@ -159,7 +159,6 @@ def test_a_missing_key_and_a_changed_shape_or_dtype_are_errors(
             change(training.tensors()),
             data_fingerprint="micro",
             excluded=(),
-            ranks=training.ranks,
         )
 
 
@@ -252,6 +251,7 @@ def test_setting_aside_keeps_what_was_set_aside_before(tmp_path: Path) -> None:
 
 
 def test_poison_reaches_every_tensor() -> None:
-    tensors = {"a": torch.zeros(3), "b": torch.zeros(())}
+    tensors = {"a": torch.zeros(3), "b": torch.zeros(()), "codes": torch.zeros(2, dtype=torch.uint8)}
     poison(tensors)
+    assert (tensors.pop("codes") == 255).all()
     assert all(tensor.isnan().all() for tensor in tensors.values())

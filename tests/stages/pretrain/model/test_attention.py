@@ -13,12 +13,10 @@ from hypothesis import strategies as st
 from torch.nn.attention.flex_attention import BlockMask, create_block_mask
 
 from data.errors import InputError
-from stages.pretrain.batches.sequences import Sequences
-from stages.pretrain.loop import summed_loss
-from stages.pretrain.model.attention import BACKENDS, Attention, implementation
-from stages.pretrain.model.build import build, huggingface_config, initialise
-from stages.pretrain.parallel.spread import Ranks
-from stages.pretrain.setup import attention
+from stages.pretrain.model.attention import BACKENDS, BORDERS, Attention, implementation, require_usable
+from stages.pretrain.model.build import build, huggingface_config
+from stages.pretrain.model.documents import attend, borders_of
+from stages.pretrain.model.initialise import initialise
 from tests.stages.pretrain import micro
 from tests.stages.pretrain.conftest import Build
 
@@ -29,6 +27,7 @@ pytestmark = [
 ]
 
 VOCABULARY = 101
+HERE = sorted(BACKENDS.keys() - {"flash"})  # flash has no kernel for a CPU
 FIRST, SECOND = 5, 6  # tokens of the two documents of a row
 
 
@@ -40,10 +39,10 @@ def flex_by_its_definition() -> Iterator[None]:
 
 
 def made(backend: str) -> torch.nn.Module:
-    shape = micro.MODEL.model_copy(update={"context_tokens": 64})
+    shape = micro.MODEL.model_copy(update={"context_tokens": 64, "initializer_std": 0.3})
     config = huggingface_config(shape, vocabulary_size=VOCABULARY, eos_id=2)
     model = build(config, implementation(backend))
-    initialise(model, seed=1, std=0.3, num_layers=shape.num_layers)
+    initialise(model, shape, seed=1)
     return model
 
 
@@ -71,7 +70,7 @@ def computing_in(dtype: torch.dtype) -> AbstractContextManager[Any]:
 
 @pytest.mark.parametrize(("dtype", "error"), [(torch.float32, 1e-5), (torch.bfloat16, 0.05)])
 @pytest.mark.parametrize("num_rows", [1, 3])
-@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("backend", HERE)
 def test_another_document_in_the_row_changes_nothing(
     backend: str, num_rows: int, dtype: torch.dtype, error: float
 ) -> None:
@@ -92,7 +91,7 @@ def test_another_document_in_the_row_changes_nothing(
 
 
 @pytest.mark.parametrize("num_rows", [1, 3])
-@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("backend", HERE)
 def test_positions_alone_would_not_do_and_attention_across_documents_is_a_choice(backend: str, num_rows: int) -> None:
     """The negative control: with the same positions but no isolation, the first document shows in the second."""
     model, ids = made(backend), rows(num_rows)
@@ -107,7 +106,7 @@ def test_positions_alone_would_not_do_and_attention_across_documents_is_a_choice
     assert not torch.allclose(reset[0][:, FIRST:], reset[1][:, FIRST:], atol=1e-3)
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("backend", HERE)
 def test_long_rows_whose_first_blocks_are_masked_are_right(backend: str) -> None:
     """Kernels take keys in blocks of up to 512."""
     tokens, border = 1300, 1100
@@ -145,7 +144,7 @@ def nothing_is_guessed(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("isolates", [True, False])
-@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("backend", HERE)
 def test_transformers_takes_what_it_is_given_and_guesses_nothing(
     backend: str, isolates: bool, nothing_is_guessed: None
 ) -> None:
@@ -159,8 +158,9 @@ def test_neither_is_anything_guessed_in_a_training(
 ) -> None:
     training, _ = build(micro.config(**settings))
     for step in range(12):
-        (micro_batch,) = training.train_feed.place(training.train.batch(step)).micro_batches
-        summed_loss(training.model, micro_batch, attention=training.attention, vocabulary_size=micro.VOCABULARY)
+        (rows,) = training.train_feed.place(training.train.batch(step)).micro_batches
+        arguments = training.attention.arguments(rows.positions, rows.borders)
+        training.model(input_ids=rows.inputs, targets=rows.targets, **arguments)
 
 
 @st.composite
@@ -195,30 +195,102 @@ def test_the_mask_is_small_and_of_the_type_that_attention_uses() -> None:
     positions = packed(3)
     masks = {
         (backend, isolates): Attention(backend, isolates, torch.bfloat16).arguments(positions)["attention_mask"]
-        for backend in BACKENDS
+        for backend in HERE
         for isolates in (True, False)
     }
-    assert masks["sdpa", True].shape == masks["eager", True].shape == (3, 1, 11, 11)
-    assert masks["sdpa", True].dtype == masks["eager", False].dtype == torch.bfloat16
+    assert masks["eager", True].shape == (3, 1, 11, 11)
+    assert masks["eager", True].dtype == masks["eager", False].dtype == torch.bfloat16
     assert masks["eager", False].shape == (1, 1, 11, 11)
     assert masks["sdpa", False] is None, "left to the causal kernel"
+    assert masks["sdpa", True] is None, "left to the same kernel, document by document"
     assert isinstance(masks["flex", True], BlockMask) and isinstance(masks["flex", False], BlockMask)
-    open_places = (masks["sdpa", True] == 0).sum((1, 2, 3)).tolist()
+    open_places = (masks["eager", True] == 0).sum((1, 2, 3)).tolist()
     assert open_places == [15 + 21, 15 + 21, 15 + 10 + 3]
+
+
+def test_where_there_is_no_kernel_for_documents_sdpa_has_a_mask() -> None:
+    """As on a GPU; it comes to the same."""
+    model, ids, positions = made("sdpa"), rows(3), packed(3)
+    documents = logits(model, Attention("sdpa", True, torch.float32), ids, positions)
+    mask = Attention("eager", True, torch.float32).arguments(positions)["attention_mask"]
+    with torch.no_grad():
+        masked = model(input_ids=ids, position_ids=positions, attention_mask=mask, use_cache=False).logits
+    assert torch.allclose(documents, masked, atol=1e-5)
+
+
+@settings(max_examples=60, deadline=None)
+@given(segments())
+def test_borders_are_where_positions_begin_anew_and_where_rows_do(positions: torch.Tensor) -> None:
+    tokens = positions.shape[1]
+    expected = [row * tokens + place for row, place in (positions == 0).nonzero().tolist()]
+    found = borders_of(positions)
+    assert found.dtype == torch.int32 and found.tolist() == [*expected, positions.numel()]
+    late = positions.clone()
+    late[:, 0] = 7  # a document's later part
+    assert borders_of(late).tolist() == found.tolist()
+
+
+@settings(max_examples=40, deadline=None)
+@given(segments(), st.sampled_from([(6, 6), (6, 2), (4, 1)]))
+def test_the_kernel_for_documents_and_its_gradients_are_those_of_a_mask(
+    positions: torch.Tensor, heads: tuple[int, int]
+) -> None:
+    from torch.nn.functional import scaled_dot_product_attention
+
+    num_rows, tokens = positions.shape
+    generator = torch.Generator().manual_seed(0)
+    shapes = [(num_rows, count, tokens, 8) for count in (heads[0], heads[1], heads[1])]
+    ours = [torch.randn(shape, generator=generator).requires_grad_() for shape in shapes]
+    theirs = [tensor.detach().double().requires_grad_() for tensor in ours]
+    found = attend(*ours, borders_of(positions), scale=0.3)
+    mask = Attention("eager", True, torch.float64).arguments(positions)["attention_mask"] == 0
+    expected = scaled_dot_product_attention(*theirs, attn_mask=mask, scale=0.3, enable_gqa=True).transpose(1, 2)
+    gradient = torch.randn(found.shape, generator=generator)
+    found.backward(gradient)
+    expected.backward(gradient.double())
+    assert torch.allclose(found.double(), expected, atol=1e-5)
+    for mine, other in zip(ours, theirs, strict=True):
+        assert mine.grad is not None and torch.allclose(mine.grad.double(), other.grad, atol=1e-4)
+
+
+def test_torch_finds_the_operator_for_documents_in_order() -> None:
+    """Its shapes without values, its gradient, and that it changes nothing that it is given."""
+    from stages.pretrain.model.documents import _attend
+
+    tensors = [torch.randn(3, 2, FIRST + SECOND, 8, requires_grad=True) for _ in range(3)]
+    torch.library.opcheck(_attend, (*tensors, borders_of(packed(3)), 0.3))
+
+
+def test_half_precision_is_what_autocast_makes_of_queries_keys_and_values_alike() -> None:
+    """Rotary embedding leaves queries and keys in float32."""
+    query, key = (torch.randn(1, 2, 11, 8) for _ in range(2))
+    value, borders = torch.randn(1, 2, 11, 8).bfloat16(), borders_of(packed(1))
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        found = attend(query, key, value, borders, scale=0.3)
+    assert found.dtype == torch.bfloat16
+    assert torch.equal(found, attend(query.bfloat16(), key.bfloat16(), value, borders, scale=0.3))
+
+
+@pytest.mark.parametrize("isolates", [True, False])
+def test_flash_is_told_the_borders_of_documents_or_of_rows(isolates: bool) -> None:
+    arguments = Attention("flash", isolates, torch.bfloat16).arguments(packed(2))
+    assert arguments["attention_mask"] is None
+    assert arguments[BORDERS].tolist() == ([0, 5, 11, 16, 20, 22] if isolates else [0, 11, 22])
 
 
 @pytest.mark.parametrize("isolates", [True, False])
 def test_a_back_end_that_is_not_known_is_not_trusted_to_isolate(isolates: bool) -> None:
-    with pytest.raises(AssertionError, match="flash"):
-        Attention("flash", isolates, torch.float32).arguments(packed(1))
+    with pytest.raises(AssertionError, match="paged"):
+        Attention("paged", isolates, torch.float32).arguments(packed(1))
     with pytest.raises(KeyError):
-        made("flash")
+        made("paged")
 
 
-def test_flex_is_refused_where_it_cannot_be_trained_with(tokens: Any) -> None:
-    from stages.pretrain.batches.sequences import open_train
-
-    config = micro.config(attention="flex", device="auto")
-    sequences: Sequences = open_train(config, tokens)
-    with pytest.raises(InputError, match="no backward pass on a CPU"):
-        attention(config, sequences, Ranks(0, 1, torch.device("cpu")))
+def test_what_cannot_be_trained_with_is_refused() -> None:
+    for backend in ("flash", "flex"):
+        with pytest.raises(InputError, match="no backward pass on a CPU"):
+            require_usable(backend, torch.device("cpu"), torch.bfloat16)
+    with pytest.raises(InputError, match="half precision"):
+        require_usable("flash", torch.device("cuda"), torch.float32)
+    require_usable("flash", torch.device("cuda"), torch.bfloat16)
+    require_usable("sdpa", torch.device("cpu"), torch.float32)

@@ -7,6 +7,7 @@ import pytest
 from stages.journal import Journal
 from stages.pretrain.job import RunDirectory, read_lines
 from stages.pretrain.monitor.records import Records, cut_back
+from stages.pretrain.monitor.summary import summary
 from stages.pretrain.monitor.tail import MetricsTail
 from stages.pretrain.supervision.supervise import Action, Decision, Ending
 from stages.pretrain.supervision.supervisor import record_incident
@@ -118,3 +119,37 @@ def test_the_tail_tells_of_progress_and_at_most_once_a_second_of_metrics(tmp_pat
     assert (progress[-1]["done"], progress[-1]["total"], progress[-1]["unit"]) == (10, 10, "steps")
     assert json.loads((tmp_path / "events.jsonl").read_text().splitlines()[-1]) == events[-1]
     journal.close()
+
+
+def test_a_summary_is_of_the_steps_that_were_measured(tmp_path: Path) -> None:
+    line = {"seconds": 0.5, "mfu": 0.25, "monitor_seconds": 0.01}
+    lines = [line, {**line, "mfu": 0.75, "communication": {"exposed_share": 0.125}}, {**line, "monitor_seconds": 0.04}]
+    assert summary(lines) == {"mfu": 0.25, "monitor_ratio": pytest.approx(0.04), "exposed_share": 0.125}
+    assert summary([{"seconds": 0.5}]) == {}
+
+
+def test_the_tail_hands_on_warnings_and_how_the_machine_is_used(tmp_path: Path) -> None:
+    run = RunDirectory(tmp_path)
+    journal = Journal(tmp_path / "events.jsonl", stage="pretrain")
+    tail = MetricsTail(run, micro.config(num_steps=2), journal, resumed_step=0)
+    with Records(run, writes=True) as records:
+        timing = {"seconds": 0.1, "data_wait_seconds": 0.0, "mfu": 0.5}
+        linked = {**timing, "communication": {"exposed_share": 0.25}, "warnings": ["the link is slow"]}
+        records.step({"step": 1, "tokens": 9, "activation_max": [1.0]}, {"step": 1, **linked})
+        records.step({"step": 2, "tokens": 18, "gradient_norms": {"head": 1.0}}, {"step": 2, **timing, "mfu": 0.75})
+    assert tail.poll() == 2
+    journal.close()
+    events = read_lines(tmp_path / "events.jsonl")
+    assert [event["text"] for event in events if event["kind"] == "warning"] == ["step 1: the link is slow"]
+    (metric,) = [event for event in events if event["kind"] == "metric"]
+    assert (metric["step"], metric["mfu"], metric["exposed_share"]) == (2, 0.75, 0.25)
+    assert "gradient_norms" not in metric
+
+
+def test_what_writing_took_counts_as_monitoring(tmp_path: Path) -> None:
+    run = RunDirectory(tmp_path)
+    with Records(run, writes=True) as records:
+        for step in range(1, 4):
+            records.step({"step": step}, {"step": step, "monitor_seconds": 1.0})
+    first, *others = [line["monitor_seconds"] for line in read_lines(run.timing)]
+    assert first == 1.0 and all(1.0 < spent < 1.5 for spent in others)

@@ -12,7 +12,7 @@ from data.errors import InputError
 from stages.errors import BAD_INPUT, FAILED, TRY_AGAIN, TryAgain
 from stages.pretrain import trials
 from stages.pretrain.job import Job, RunDirectory
-from stages.pretrain.loop import NonFinite
+from stages.pretrain.step import NonFinite
 from stages.pretrain.supervision import launch
 from stages.pretrain.supervision.attempt import End, command, environment, explain, log_tail
 from stages.pretrain.supervision.supervise import ROLL_BACK

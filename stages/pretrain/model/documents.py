@@ -1,0 +1,165 @@
+"""Causal attention within documents by kernels that are told where each of them begins, so that nothing is computed
+between two documents and no mask of tokens by tokens is held.
+
+On a CPU torch's own kernel of scaled_dot_product_attention runs once for each document. It is an operator of its own,
+so that a compiled layer can hold it whatever the documents are. On a GPU it is flash attention's kernel for sequences
+of varying length (Dao, 2023, "FlashAttention-2", which takes half precision only): that of the package flash-attn where
+it is installed, else torch's.
+
+borders, everywhere: ascending integers [documents + 1]; document i has the places [borders[i], borders[i + 1]) of all
+rows one behind the other, and lies in one row.
+"""
+
+import importlib.util
+from collections.abc import Iterator
+from functools import cache
+from typing import Any
+
+import torch
+
+
+def borders_of(positions: torch.Tensor) -> torch.Tensor:
+    """int32[documents + 1], where positions: integers [rows, tokens], each 0 at which a document begins; so does each
+    row. On a GPU the host waits for it."""
+    begins = positions == 0
+    begins[:, 0] = True
+    end = torch.tensor([begins.numel()], device=positions.device)
+    return torch.cat((begins.flatten().nonzero().flatten(), end)).to(torch.int32)
+
+
+def attend(
+    query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, borders: torch.Tensor, *, scale: float
+) -> torch.Tensor:
+    """[rows, tokens, heads, width]: each token attends to those of its document up to itself. query: [rows, heads,
+    tokens, width]; key, value: the same, with a divisor of as many heads; borders: int32, on their device."""
+    device = query.device.type
+    # As autocast does it for torch's own attention: rotary embedding has made float32 of query and key.
+    dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else value.dtype
+    query, key, value = query.to(dtype), key.to(dtype), value.to(dtype)
+    if device == "cpu":
+        groups = query.shape[1] // key.shape[1]
+        out, _ = _attend(query, _repeated(key, groups, 1), _repeated(value, groups, 1), borders, scale)
+        return out
+    rows, _, tokens, _ = query.shape
+    query, key, value = (tensor.transpose(1, 2).flatten(0, 1) for tensor in (query, key, value))
+    return _varlen(query, key, value, borders, tokens, scale).unflatten(0, (rows, tokens))
+
+
+def _repeated(tensor: torch.Tensor, times: int, axis: int) -> torch.Tensor:
+    return tensor if times == 1 else tensor.repeat_interleave(times, axis)
+
+
+def _varlen(
+    query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, borders: torch.Tensor, longest: int, scale: float
+) -> torch.Tensor:
+    """[places, heads, width], of query: [places, heads, width] and key, value: the same with fewer heads. longest: no
+    document has more tokens."""
+    if _has_flash_attention():
+        from flash_attn import flash_attn_varlen_func
+
+        return flash_attn_varlen_func(
+            *(query, key, value, borders, borders, longest, longest),
+            softmax_scale=scale,
+            causal=True,
+            deterministic=torch.are_deterministic_algorithms_enabled(),
+        )
+    from torch.nn.attention.varlen import varlen_attn
+
+    groups = query.shape[1] // key.shape[1]
+    key, value = _repeated(key, groups, 1), _repeated(value, groups, 1)
+    found = varlen_attn(query, key, value, borders, borders, longest, longest, scale=scale, window_size=(-1, 0))
+    assert isinstance(found, torch.Tensor), "it returns more only if more is asked for"
+    return found
+
+
+@cache
+def _has_flash_attention() -> bool:
+    return importlib.util.find_spec("flash_attn") is not None
+
+
+@torch.library.custom_op("longhaul::attend_documents", mutates_args=())
+def _attend(
+    query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, borders: torch.Tensor, scale: float
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """[rows, tokens, heads, width], and the logarithm of each softmax's denominator, float32[rows, tokens, heads]."""
+    rows, heads, tokens, width = query.shape
+    out = query.new_empty(rows, tokens, heads, width)
+    log_z = query.new_empty(rows, tokens, heads, dtype=torch.float32)
+    for row, part in _documents(borders, tokens):
+        pieces = (tensor[row : row + 1, :, part] for tensor in (query, key, value))
+        found, denominators = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu(
+            *pieces, 0.0, True, scale=scale
+        )
+        out[row, part] = found[0].transpose(0, 1)
+        log_z[row, part] = denominators.reshape(heads, -1).transpose(0, 1)
+    return out, log_z
+
+
+@torch.library.custom_op("longhaul::attend_documents_backward", mutates_args=())
+def _attend_backward(
+    gradient: torch.Tensor,
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    out: torch.Tensor,
+    log_z: torch.Tensor,
+    borders: torch.Tensor,
+    scale: float,
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """The gradients of query, key and value."""
+    rows, heads, tokens, width = query.shape
+    found = (
+        query.new_empty(rows, heads, tokens, width),
+        key.new_empty(rows, heads, tokens, width),
+        value.new_empty(rows, heads, tokens, width),
+    )
+    for row, part in _documents(borders, tokens):
+        here = slice(row, row + 1)
+        pieces = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward(
+            gradient[here, part].transpose(1, 2),
+            *(tensor[here, :, part] for tensor in (query, key, value)),
+            out[here, part].transpose(1, 2),
+            log_z[here, part].transpose(1, 2),
+            0.0,
+            True,
+            scale=scale,
+        )
+        for whole, piece in zip(found, pieces, strict=True):
+            whole[here, :, part] = piece
+    return found
+
+
+def _documents(borders: torch.Tensor, tokens: int) -> Iterator[tuple[int, slice]]:
+    """Row and places in it of each document."""
+    places = borders.tolist()
+    for first, last in zip(places, places[1:], strict=False):
+        row = first // tokens
+        yield row, slice(first - row * tokens, last - row * tokens)
+
+
+@_attend.register_fake
+def _(
+    query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, borders: torch.Tensor, scale: float
+) -> tuple[torch.Tensor, torch.Tensor]:
+    rows, heads, tokens, width = query.shape
+    return query.new_empty(rows, tokens, heads, width), query.new_empty(rows, tokens, heads, dtype=torch.float32)
+
+
+@_attend_backward.register_fake
+def _(
+    gradient: torch.Tensor, query: torch.Tensor, *others: Any, **named: Any
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    return query.new_empty(query.shape), query.new_empty(query.shape), query.new_empty(query.shape)
+
+
+def _save(ctx: Any, inputs: tuple[Any, ...], output: tuple[torch.Tensor, torch.Tensor]) -> None:
+    *tensors, ctx.scale = inputs
+    ctx.save_for_backward(*tensors, *output)
+
+
+def _backward(ctx: Any, gradient: torch.Tensor, _: torch.Tensor | None) -> tuple[torch.Tensor | None, ...]:
+    query, key, value, borders, out, log_z = ctx.saved_tensors
+    return (*_attend_backward(gradient, query, key, value, out, log_z, borders, ctx.scale), None, None)
+
+
+_attend.register_autograd(_backward, setup_context=_save)

@@ -1,0 +1,1 @@
+"""The trainings that `make bench-train` compares: of one model, on real text, each in processes of its own."""
