@@ -10,13 +10,16 @@ export HF_HUB_DISABLE_TELEMETRY ?= 1
 # Each stage is a process of its own: it must find its modules compiled.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test bench lint ui clean
+.PHONY: demo test test-parallel bench lint ui clean
 
 demo: .venv/ready  ## the whole chain on this installation's own documentation, in minutes
 	$(BIN)/python -m flows.pipeline $(RECIPE) $(ARGS)
 
 test: .venv/ready  ## all tests that are fast, two files at a time
 	$(BIN)/python -m pytest tests --numprocesses 2 --dist loadfile --no-loadscope-reorder $(ARGS)
+
+test-parallel: .venv/ready  ## every layout of a training against one process
+	$(BIN)/python -m tests.stages.pretrain.parallel.equality $(ARGS)
 
 bench: bench-chain
 

@@ -1,4 +1,4 @@
-"""What the monitor says of a step, and of communication that is known, on two processes: run by torchrun from
+"""What the monitor says of a step, and of communication that is known, on two processes, for
 `test_communication`.
 
 Leaves rank-<n>.json in the job's folder.
@@ -6,7 +6,6 @@ Leaves rank-<n>.json in the job's folder.
 
 import json
 import os
-import sys
 import time
 from functools import partial
 from pathlib import Path
@@ -26,7 +25,6 @@ from stages.pretrain.monitor.links import Links
 from stages.pretrain.parallel.ranks import Ranks
 from stages.pretrain.setup import set_up
 from stages.pretrain.step import result, train_step
-from stages.pretrain.supervision.processes import die_with_parent
 
 SIZE = 2
 WIDTHS = (24, 60, 36)  # of the layers that follow one another
@@ -103,7 +101,8 @@ def lines(job: Job) -> tuple[Ranks, list[Any]]:
     return training.ranks, written
 
 
-def main(job: Job) -> None:
+def main(path: str) -> None:
+    job = Job.read(Path(path))
     ranks, written = lines(job)
     found = {
         "metrics": [metrics for metrics, _ in written],
@@ -116,8 +115,3 @@ def main(job: Job) -> None:
     }
     (job.run.path / f"rank-{ranks.rank}.json").write_text(json.dumps(found))
     ranks.leave()
-
-
-if __name__ == "__main__":
-    die_with_parent()
-    main(Job.read(Path(sys.argv[1])))

@@ -1,6 +1,5 @@
 import json
 import socket
-import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,9 +13,10 @@ from torch.autograd import DeviceType
 from stages.pretrain.monitor.communication import of_cuda, of_gloo, overlap, traffic, union
 from stages.pretrain.monitor.links import SLOW_SAMPLES, SlowLinks
 from stages.pretrain.step import result, train_step
-from stages.pretrain.supervision.attempt import command, environment
 from tests.stages.pretrain import micro
 from tests.stages.pretrain.conftest import Build
+from tests.stages.pretrain.forked import run_ranks
+from tests.stages.pretrain.monitor import on_ranks
 from tests.stages.pretrain.monitor.on_ranks import LATE_SECONDS, SIZE
 
 INTERVALS = st.lists(
@@ -33,10 +33,7 @@ def seen(tokens: Path, tmp_path_factory: pytest.TempPathFactory) -> list[dict[st
     """What two processes have measured, by rank."""
     job = micro.worker_job(CONFIG, tokens, tmp_path_factory.mktemp("ranks"))
     job.write()
-    module = "tests.stages.pretrain.monitor.on_ranks"
-    arguments = [module if part == "stages.pretrain.worker" else part for part in command(job)]
-    done = subprocess.run(arguments, env=environment(job.config), capture_output=True, text=True, timeout=200)
-    assert done.returncode == 0, done.stderr
+    run_ranks(on_ranks.main, str(job.run.job), size=SIZE, log=job.run.log)
     return [json.loads((job.run.path / f"rank-{rank}.json").read_text()) for rank in range(SIZE)]
 
 
