@@ -77,15 +77,17 @@ def loss_curve(steps: Sequence[int], losses: Sequence[float], heldout: Sequence[
     return figure
 
 
-def learning_rate(steps: Sequence[int], rates: Sequence[float], norms: Sequence[float]) -> "Figure":
-    """Learning rate and global gradient norm by step."""
+def learning_rate(steps: Sequence[int], rates: Sequence[float], norms: Sequence[float | None]) -> "Figure":
+    """Learning rate and global gradient norm by step. norms: None where a step has none."""
     figure, (left, right) = _figure(2, columns=2)
     x = np.asarray(steps, float)
     left.plot(*_thin(x, np.asarray(rates, float)), color=GREEN, linewidth=1.4)
     _label(left, "Learning rate", "step", "")
-    right.plot(*_thin(x, np.asarray(norms, float)), color=PINK, linewidth=0.9)
+    y = np.asarray(norms, float)
+    known = ~np.isnan(y)
+    right.plot(*_thin(x[known], y[known]), color=PINK, linewidth=0.9)
     _label(right, "Gradient norm before clipping", "step", "")
-    if all(norm > 0 for norm in norms):
+    if (y[known] > 0).all():
         right.set_yscale("log")
     return figure
 
@@ -103,7 +105,8 @@ def throughput(steps: Sequence[int], tokens_per_second: Sequence[float]) -> "Fig
 
 
 def curves(panels: Mapping[str, Mapping[str, tuple[Sequence[int], Sequence[float]]]], *, log: bool) -> "Figure":
-    """A panel for each title, two abreast: its series by step; log: on a logarithmic axis."""
+    """A panel for each title, two abreast: its series by step, the same ones in the same order in each; log: on a
+    logarithmic axis."""
     figure, found = _figure(len(panels), columns=2)
     for axes, (title, series) in zip(found, panels.items(), strict=True):
         axes.set_prop_cycle(color=STACK_COLORS)
@@ -111,8 +114,16 @@ def curves(panels: Mapping[str, Mapping[str, tuple[Sequence[int], Sequence[float
             axes.plot(*_thin(*(np.asarray(values, float) for values in points)), linewidth=1, label=label)
         axes.set(**({"yscale": "log"} if log else {"ylim": (0, None)}))
         _label(axes, title, "step", "")
-        if len(series) > 1:
-            _legend(axes)
+    most = max(found, key=lambda axes: len(axes.lines))
+    if len(most.lines) > 1:  # below: lines of a noisy measure leave no room among them
+        figure.legend(
+            handles=most.lines,
+            loc="outside lower center",
+            ncols=len(most.lines),
+            frameon=False,
+            fontsize=8,
+            labelcolor=INK,
+        )
     return figure
 
 

@@ -28,6 +28,10 @@ class StageConfig(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, validate_default=True)
 
+    def is_default(self, name: str) -> bool:
+        """Whether a field has the value that it has where nobody sets it."""
+        return bool(getattr(self, name) == type(self).model_fields[name].default)
+
 
 def runtime(default: Any, *, rounding: bool = False, **field: Any) -> Any:
     """A field that is not identity. With `rounding`, one that may move low-order bits of the result."""

@@ -41,6 +41,13 @@ STAGES: dict[str, Stage] = {
     stage.name: stage for stage in (CURATE, TOKENIZER, PRETOKENIZE, PLAN, PREFLIGHT, PRETRAIN, EVALUATE, EXPORT, REPORT)
 }
 
+# What TOML calls the shapes that pydantic asks for.
+SHAPES = {
+    "tuple_type": "a list, in square brackets",
+    "dict_type": "a table, in braces",
+    "model_type": "a table, in braces",
+}
+
 
 class Recipe(StageConfig):
     """Everything that a run depends on. Tables that several stages read stand once, at the top level."""
@@ -159,6 +166,8 @@ def _explained(entry: ErrorDetails) -> str:
         return f"{where}: unknown key" + (f"; did you mean {near[0]}?" if near else f"; known here: {', '.join(known)}")
     if entry["type"] == "missing":
         return f"{where}: missing, and it has no default"
+    if shape := SHAPES.get(entry["type"]):
+        return f"{where}: Input should be {shape}, got {entry['input']!r}"
     return f"{where}: {entry['msg'].removeprefix('Value error, ')}" + (
         "" if entry["type"] == "value_error" else f", got {entry['input']!r}"
     )

@@ -15,6 +15,8 @@ from tests.end_to_end.shell import REPOSITORY, TINY, run
 settings.register_profile("longhaul", deadline=None, derandomize="CI" in os.environ)
 settings.load_profile("longhaul")
 
+# Ray makes its workers give way to everything else: beside another test that computes they would hardly get on.
+os.environ.setdefault("RAY_worker_niceness", "0")
 
 # Whole chains of processes. These files begin first, so that at the end of a run no worker waits for one of them.
 LONG = (

@@ -105,9 +105,7 @@ class Source(StageConfig):
     def _fields_fit_the_kind(self) -> "Source":
         fields = FIELDS_OF[self.kind]
         idle = [
-            name
-            for name in self.model_fields_set
-            if name not in fields | FIELDS_OF_ALL and getattr(self, name) != type(self).model_fields[name].default
+            name for name in self.model_fields_set if name not in fields | FIELDS_OF_ALL and not self.is_default(name)
         ]
         if idle:
             raise ValueError(

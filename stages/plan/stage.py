@@ -45,10 +45,11 @@ def make_plan(
     most_epochs: float,
 ) -> dict[str, Any]:
     """All figures. Bytes, tokens and FLOPs are whole numbers. domains: as the facts of pretokenize say. Raises
-    InputError for a mixture that cannot be served.
+    InputError for a mixture that cannot be served, and for sequences that are too long for the model.
 
     FLOPs are those of the longest sequences, and `tokens` counts padding too.
     """
+    pretrain.require_context(model)
     count = parameters(model, padded_vocabulary_size)
     cost = flops(model, padded_vocabulary_size, pretrain.sequence_tokens)
     need = memory(model, pretrain, padded_vocabulary_size)

@@ -95,10 +95,13 @@ def steps(found: Mapping[str, Any], pretrain: PretrainConfig, vocabulary_size: i
         return failed(
             name, f"losses {losses}, held-out {found['heldout_loss']}: not finite; lower model.initializer_std"
         )
-    if not all(math.isfinite(norm) and norm > 0 for norm in norms):
+    # A step has none where fp16 skips it: its first ones most often, until the loss scale fits.
+    if not all(norm is None or (math.isfinite(norm) and norm > 0) for norm in norms):
         return failed(name, f"gradient norms {norms}: nothing would be learnt")
     knows_nothing = math.log(vocabulary_size)
-    hours = seconds[-1] * pretrain.num_steps / 3600
+    # The last step of the trial has the largest batch of the ramp.
+    places = max(size for _, size in pretrain.batch_sizes()) * pretrain.sequence_tokens
+    hours = seconds[-1] * pretrain.total_places / places / 3600
     detail = (
         f"loss {', '.join(f'{loss:.4f}' for loss in losses)} (a uniform guess has {knows_nothing:.4f}), held-out "
         f"{found['heldout_loss']:.4f}; sequences of {' and '.join(map(str, sorted(set(found['sequence_tokens']))))} "

@@ -67,6 +67,8 @@ class Exporters:
 
     def hugging_face(self) -> Check:
         """Weights bit for bit, the same logits, and the tokenizer's ids."""
+        from transformers import PreTrainedTokenizerFast
+
         unfit = export_tokenizer.unfit(self.tokenizer_model, gguf=False)
         if unfit:
             return _no_such_form("export hf", unfit)
@@ -75,7 +77,10 @@ class Exporters:
         loaded = hf.load(folder)
         tokenizer = load_tokenizer(folder)
         wrong = self._unequal_weights(loaded, exact=True) + self._unequal_logits(loaded)
-        wrong += self._unequal_ids(lambda text: tokenizer.encode(text, add_special_tokens=False))
+        unequal = self._unequal_ids(lambda text: tokenizer.encode(text, add_special_tokens=False))
+        if unequal and type(tokenizer) is not PreTrainedTokenizerFast:
+            unequal = [self._read_as(type(tokenizer).__name__)]
+        wrong += unequal
         return checks.form("export hf", wrong, "weights, logits and tokenizer come back equal")
 
     def gguf(self, quantisation: gguf_file.Quantisation) -> Check:
@@ -132,6 +137,15 @@ class Exporters:
         with torch.inference_mode():
             same = torch.equal(self.model(input_ids=ids).logits, loaded(input_ids=ids).logits)
         return [] if same else ["the same tokens give other logits"]
+
+    def _read_as(self, kind: str) -> str:
+        """Why a tokenizer differs although its files are right."""
+        family = self.model.config.model_type
+        return (
+            f"AutoTokenizer reads the tokenizer of every {family} model as a {kind}, whatever its files say, and this "
+            f"one is none: set model.family to another than {family}, or tokenizer.existing to the tokenizer.json of a "
+            f"published {family} model"
+        )
 
     def _unequal_ids(self, encode: Callable[[str], list[int]]) -> list[str]:
         return [

@@ -9,6 +9,7 @@ from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
+from data.errors import InputError
 from stages.config import StageConfig, runtime, shared
 from stages.pretrain.memory.settings import MemorySettings
 from stages.pretrain.model.settings import ComputeSettings
@@ -128,16 +129,14 @@ class PretrainConfig(ComputeSettings, OptimiseSettings, MemorySettings, Parallel
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
-        if not self.model.huggingface_config and self.sequence_tokens > self.model.context_tokens:
-            raise ValueError(
-                f"pretrain.sequence_tokens = {self.sequence_tokens} is more than "
-                f"model.context_tokens = {self.model.context_tokens}"
-            )
-        smallest = min(size for _, size in self.batch_sizes())
+        if not self.model.huggingface_config:
+            self.require_context(self.model)
+        smallest, first = min((size, first) for first, size in self.batch_sizes())
         if self.num_processes > smallest:
+            setting = "pretrain.batch_sequences" if first == 1 else "batch_sequences of a phase of pretrain.batch_ramp"
             raise ValueError(
-                f"pretrain.num_processes = {self.num_processes} is more than "
-                f"pretrain.batch_sequences = {smallest}: some processes would have nothing to do"
+                f"pretrain.num_processes = {self.num_processes} is more than {setting}, {smallest}: some processes "
+                "would have nothing to do; lower the one or raise the other"
             )
         _require_positive("pretrain.mixture", self.mixture)
         _require_ascending("pretrain.mixture_schedule", [phase.from_step for phase in self.mixture_schedule])
@@ -152,7 +151,7 @@ class PretrainConfig(ComputeSettings, OptimiseSettings, MemorySettings, Parallel
                 "pretrain.shards_url and pretrain.cache_directory go together: what is read of the one is kept in the "
                 "other"
             )
-        if not self.shards_url and self.cache_bytes != type(self).model_fields["cache_bytes"].default:
+        if not self.shards_url and not self.is_default("cache_bytes"):
             raise ValueError("pretrain.cache_bytes has no effect without pretrain.shards_url: leave it out")
         return self
 
@@ -168,7 +167,7 @@ class PretrainConfig(ComputeSettings, OptimiseSettings, MemorySettings, Parallel
         if self.precision == "fp8":
             raise ValueError('pretrain.precision = "fp8" needs a Hopper GPU; with pretrain.device = "cpu" use "bf16"')
         for name in ("offload_optimizer", "expandable_segments", "allocator_split_mib", "allocator_collect_share"):
-            if getattr(self, name) != type(self).model_fields[name].default:
+            if not self.is_default(name):
                 raise ValueError(f'pretrain.{name} has no effect with pretrain.device = "cpu": leave it out')
 
     def _check_lengths(self) -> None:
@@ -197,6 +196,15 @@ class PretrainConfig(ComputeSettings, OptimiseSettings, MemorySettings, Parallel
                     f"pretrain.length_schedule: longest_tokens = {phase.longest_tokens} must be a power of two, at "
                     f"most pretrain.sequence_tokens = {self.sequence_tokens}"
                 )
+
+    def require_context(self, shape: ModelConfig) -> None:
+        """Raises InputError where sequences are longer than the model is made for. shape: resolved."""
+        from_file = self.model.huggingface_config
+        limit = f"max_position_embeddings in {from_file}" if from_file else "model.context_tokens"
+        if self.sequence_tokens > shape.context_tokens:
+            raise InputError(
+                f"pretrain.sequence_tokens = {self.sequence_tokens} is more than {limit} = {shape.context_tokens}"
+            )
 
     @property
     def needs_mask(self) -> bool:

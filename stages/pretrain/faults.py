@@ -2,8 +2,9 @@
 
 A hook is called as `hook(point, step, rank, value)` and returns the value to go on with. It may change the value,
 raise, sleep or kill its process. Points, in the order of a step: "begin" (value: the draw of its batch), "loss" (the
-summed loss of a micro-batch, a tensor), "update" (None, before the optimizer's step), "end" (None, after it), "written"
-(None, a checkpoint's tensors are on the disk, its checksums are not).
+summed objective of a micro-batch, a tensor), "update" (the float64 scalar that makes gradients those of the mean loss,
+before the optimizer's step), "end" (None, when its numbers have been read), "written" (None, a checkpoint's tensors are
+on the disk, its checksums are not).
 
 Naming one imports its module, so a job that does is refused unless the environment has ALLOWED = 1.
 """

@@ -23,7 +23,6 @@ from typing import Any, Self
 
 from pydantic import BaseModel, ConfigDict
 
-from data.errors import InputError
 from stages.files import write_json
 from stages.fingerprint import digest
 from stages.journal import read_events
@@ -138,12 +137,7 @@ def make_job(
     hook: str = "",
 ) -> Job:
     """The job of training on a tokens artifact with these facts and digest; makes its directory. Raises InputError."""
-    shape = config.model.resolved()
-    if config.sequence_tokens > shape.context_tokens:
-        raise InputError(
-            f"pretrain.sequence_tokens = {config.sequence_tokens} is more than the model's context "
-            f"of {shape.context_tokens}"
-        )
+    config.require_context(config.model.resolved())
     directory.mkdir(parents=True, exist_ok=True)
     return Job(
         config=config,

@@ -28,10 +28,11 @@ MOST_SKIPPED_IN_A_ROW = 10
 
 @dataclass(frozen=True)
 class Launched:
-    """A step whose numbers are still to be read."""
+    """A step whose numbers are still to be read. kind: places in its batch, and in each row."""
 
     step: int
     draw: int
+    kind: tuple[int, int]
     numbers: Numbers
 
 
@@ -92,6 +93,8 @@ class Loop:
         checkpoint is wanted, which all ranks agree on."""
         training, step = self._training, batch.step + 1
         launched_before, draw = self._launched, training.draw(batch.step)
+        kind = batch.places, batch.micro_batches[0].inputs.shape[1]
+        training.timeouts.begin(kind)
         training.hook("begin", step, training.ranks.rank, draw)
         is_due = self._clock() - self._saved_at >= training.config.checkpoint_seconds
         with training.monitor.step(step):
@@ -103,9 +106,10 @@ class Loop:
                 save_wanted=is_due,
                 waited_seconds=waited_seconds,
             )
-        self._launched = Launched(step, draw, numbers)
-        wants_save = launched_before is not None and self._read(launched_before)
-        return self.settle() or wants_save if self._reads_at_once else wants_save
+        self._launched = Launched(step, draw, kind, numbers)
+        if self._reads_at_once:
+            return self.settle()
+        return launched_before is not None and self._read(launched_before)
 
     def settle(self) -> bool:
         """Read the numbers of the step launched last, if they have not been read. Whether it wants a checkpoint."""
@@ -118,7 +122,7 @@ class Loop:
         self.state = after(training, self.state, found, step)
         began, self._began = self._began, self._clock()
         seconds = self._began - began  # from one reading to the next, which is how long a step takes
-        training.timeouts.took(seconds)
+        training.timeouts.took(seconds, launched.kind)
         metrics, timing = training.monitor.lines(step, found, seconds=seconds)
         self._records.step(
             {
@@ -195,8 +199,8 @@ def save(training: Training, state: StepState, records: Records) -> None:
 
 
 def heldout_loss(training: Training) -> float:
-    """Mean loss in nats per token over batch 0 of the held-out sequences, all ranks' rows; the same on every rank. May
-    be NaN or infinite."""
+    """Mean loss in nats per token over batch 0 of the held-out sequences, all ranks' rows; the same on every rank. Of
+    the weights themselves, whether or not an average of them is kept. May be NaN or infinite."""
     import torch
 
     batch = training.heldout_feed.place(training.heldout.batch(0))

@@ -41,6 +41,7 @@ def set_up(job: Job) -> tuple[Training, StepState]:
     layout = layout_of(config)
     accelerator, ranks = start(config, layout)
     precision = precision_of(config, ranks.device, fully_sharded=layout.is_sharded)
+    require_usable(config.attention, ranks.device, precision.dtype)
 
     train = open_train(config, Path(job.tokens), excluded=job.excluded)
     heldout = open_heldout(config, Path(job.tokens))
@@ -66,12 +67,12 @@ def set_up(job: Job) -> tuple[Training, StepState]:
         model=model,
         optimizer=optimizer,
         precision=precision,
-        attention=attention(config, train, ranks, precision),
+        attention=attention(config, train, precision),
         train=train.loader(rank=ranks.rank, world_size=ranks.size),
         train_feed=feed(config, train, ranks),
         heldout=heldout.loader(rank=ranks.rank, world_size=ranks.size),
         heldout_feed=feed(config, heldout, ranks),
-        heldout_attention=attention(config, heldout, ranks, precision),
+        heldout_attention=attention(config, heldout, precision),
         draw=train.order.draw,
         excluded=job.excluded,
         checkpoints=job.run.checkpoints,
@@ -117,9 +118,8 @@ def first_state(job: Job, training: Training) -> StepState:
     )
 
 
-def attention(config: PretrainConfig, sequences: Sequences, ranks: Ranks, precision: Precision) -> Attention:
-    """How the model attends within `sequences`. Raises InputError for a back end that cannot be trained with here."""
-    require_usable(config.attention, ranks.device, precision.dtype)
+def attention(config: PretrainConfig, sequences: Sequences, precision: Precision) -> Attention:
+    """How the model attends within `sequences`."""
     return Attention(config.attention, sequences.needs_mask, precision.dtype)
 
 

@@ -36,8 +36,8 @@ NORM_EPSILON = 1e-6  # added to the norm that is clipped by, as torch's clip_gra
 
 
 class NonFinite(RuntimeError):
-    """A loss or a gradient norm is NaN or infinite. `draw`: the batch that it came of, and then the weights are still
-    those of the step before; None for a loss on held-out text."""
+    """A loss or a gradient norm is NaN or infinite. `draw`: the batch that it came of, which has changed no weight; for
+    a loss on held-out text None."""
 
     def __init__(self, message: str, draw: int | None) -> None:
         super().__init__(message)

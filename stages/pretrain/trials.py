@@ -2,8 +2,8 @@
 
     trial(config, model, tokens_path, directory, steps=2)["losses"]
 
-Where batches differ in the length of their sequences, the last step has the longest ones, whenever they come up in the
-training: they need most memory.
+Where batches differ in the length of their sequences, or grow, the last step has the longest and the most, whenever
+they come up in the training: they need most memory.
 """
 
 import json
@@ -35,8 +35,17 @@ def trial(
     found = manifest.read(tokens_artifact_path)
     if found is None:
         raise InputError(f"{tokens_artifact_path} is not a finished artifact; run pretokenize first")
-    changes = {"model": model.model_dump(), "num_steps": steps, "checkpoint_every_steps": steps, "length_schedule": ()}
-    short = PretrainConfig.model_validate({**config.model_dump(), **changes})
+    largest = max(size for _, size in config.batch_sizes())
+    short = PretrainConfig.model_validate(
+        {
+            **config.model_dump(),
+            "model": model.model_dump(),
+            "num_steps": steps,
+            "checkpoint_every_steps": steps,
+            "length_schedule": (),
+            "batch_ramp": ({"from_step": steps, "batch_sequences": largest},) if config.batch_ramp else (),
+        }
+    )
     skipped, lengths = to_the_longest(short, tokens_artifact_path, steps=steps, draws=config.num_steps)
     job = make_job(
         short,

@@ -142,6 +142,7 @@ def render(*, title: str, inputs: Inputs, last: Artifact | None, charts: dict[st
         mixture=curation.mixture_rows(inputs["plan"].facts, pretrain.facts),
         tokenizer=inputs["tokenizer"].facts,
         packing=view.packing_rows(pretrain.facts),
+        settings=view.chosen_settings(pretrain),
         plan=view.plan_rows(inputs["plan"].facts, pretrain),
         warnings=inputs["plan"].facts["warnings"],
         checks=json.loads((inputs["preflight"].path / CHECKS_FILE).read_text(encoding="utf-8")),

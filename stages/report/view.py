@@ -2,24 +2,27 @@
 records.
 """
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from stages.base import Inputs
 from stages.journal import read_events
+from stages.pretrain.config import PretrainConfig
 from stages.pretrain.job import METRICS, TIMING
 from stages.store import Artifact
 
 
 @dataclass(frozen=True, kw_only=True)
 class Steps:
-    """Columns of the step records. A step without a target has no loss and is left out."""
+    """Columns of the step records. A step without a target has no loss and is left out; one whose gradient fp16 could
+    not hold has no norm."""
 
     steps: tuple[int, ...]
     losses: tuple[float, ...]
     rates: tuple[float, ...]
-    norms: tuple[float, ...]
+    norms: tuple[float | None, ...]
     timed_steps: tuple[int, ...]
     tokens_per_second: tuple[float, ...]
 
@@ -63,6 +66,18 @@ def packing_rows(pretrain: Mapping[str, Any]) -> list[dict[str, Any]]:
         {"domain": domain, **found, "sequences": sum(found["sequences"].values())}
         for domain, found in sorted(pretrain["packing"]["domains"].items())
     ]
+
+
+def chosen_settings(pretrain: Artifact) -> dict[str, str]:
+    """Settings of the training and its model that are not the defaults, as JSON, by name; those of the model first."""
+    chosen, defaults = pretrain.manifest.config, PretrainConfig().model_dump(mode="json")
+    found = {"model": (chosen.get("model", {}), defaults.pop("model")), "pretrain": (chosen, defaults)}
+    return {
+        f"{table}.{name}": json.dumps(values[name], ensure_ascii=False)
+        for table, (values, usual) in found.items()
+        for name, default in usual.items()
+        if name in values and values[name] != default
+    }
 
 
 def plan_rows(plan: Mapping[str, Any], pretrain: Artifact) -> list[dict[str, Any]]:

@@ -8,6 +8,7 @@ POINTS = [charts.Point(x=1e6 * i, value=3 - i / 5, low=2.9 - i / 5, high=3.2 - i
 FIGURES = {
     "loss": lambda: charts.loss_curve(range(1, 1001), [9 / i for i in range(1, 1001)], [(500, 3.0), (1000, 2.5)]),
     "rate": lambda: charts.learning_rate([1, 2], [0.1, 0.2], [1.0, 0.0]),
+    "rate of fp16": lambda: charts.learning_rate([1, 2, 3], [0.1, 0.2, 0.3], [None, 2.0, 1.0]),
     "throughput": lambda: charts.throughput([1, 2, 3], [10.0, 12.0, 11.0]),
     "norms": lambda: charts.curves(
         {"a": {"x": ([1, 2], [0.1, 3.0]), "y": ([2], [1.0])}, "b": {"x": ([1], [2])}}, log=True

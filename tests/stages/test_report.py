@@ -3,6 +3,7 @@
 import re
 from html.parser import HTMLParser
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pyarrow.parquet as pq
@@ -10,6 +11,7 @@ import pytest
 
 from stages.base import Job, execute
 from stages.curate.tables import SAMPLES
+from stages.pretrain.config import ModelConfig, PretrainConfig
 from stages.report import STAGE, ReportConfig, curation, view
 from stages.report.stage import count, seconds, size
 from stages.report.training import machine_panels, norm_panels
@@ -237,6 +239,18 @@ def test_curves_leave_out_a_step_without_a_target_and_time_every_step(
 def test_a_run_without_evaluations_has_a_page_too(artifacts: dict[str, tuple[Artifact, ...]]) -> None:
     source = (report({**artifacts, "evaluations": ()}).path / "report.html").read_text(encoding="utf-8")
     assert "No checkpoint of this run has been evaluated" in source
+
+
+def test_settings_that_are_not_the_defaults_are_named() -> None:
+    config = PretrainConfig(
+        model=ModelConfig(family="qwen3"), precision="fp16", batch_ramp=({"from_step": 9, "batch_sequences": 16},)
+    )
+    made: Any = SimpleNamespace(manifest=SimpleNamespace(config=config.model_dump(mode="json")))
+    assert view.chosen_settings(made) == {
+        "model.family": '"qwen3"',
+        "pretrain.precision": '"fp16"',
+        "pretrain.batch_ramp": '[{"from_step": 9, "batch_sequences": 16}]',
+    }
 
 
 def test_numbers_are_printed_with_their_units() -> None:

@@ -61,7 +61,7 @@ class MemorySettings(StageConfig):
     @model_validator(mode="after")
     def _consistent_memory(self) -> Self:
         for name, mode in (("recompute_keep", "operators"), ("recompute_kept_share", "budget")):
-            if self.recompute != mode and getattr(self, name) != type(self).model_fields[name].default:
+            if self.recompute != mode and not self.is_default(name):
                 raise ValueError(
                     f'pretrain.{name} has no effect without pretrain.recompute = "{mode}": leave it out or set that'
                 )

@@ -9,6 +9,9 @@ import json
 from pathlib import Path
 from typing import Any
 
+from pydantic import ValidationError
+from pydantic_core import ErrorDetails
+
 from data.errors import InputError
 from stages.pretrain.model.shape import FAMILIES, MULTIPLIERS, OF_FAMILIES, ModelConfig
 
@@ -41,6 +44,16 @@ SHAPE_KEYS = {
     "sliding_window",
     "layer_types",
     *MULTIPLIERS,
+}
+# Field of the shape: its key, where the two differ.
+KEYS = {
+    "num_layers": "num_hidden_layers",
+    "num_heads": "num_attention_heads",
+    "num_kv_heads": "num_key_value_heads",
+    "tie_embeddings": "tie_word_embeddings",
+    "norm_epsilon": "rms_norm_eps",
+    "context_tokens": "max_position_embeddings",
+    "initializer_std": "initializer_range",
 }
 # Of files, tokens and generation; the vocabulary is the tokenizer's.
 OTHER_KEYS = {
@@ -106,8 +119,17 @@ def from_huggingface(path: Path) -> ModelConfig:
         )
     except KeyError as error:
         raise InputError(f"model.huggingface_config: {path} has no {error}") from None
-    except ValueError as error:
-        raise InputError(f"model.huggingface_config: {path}: {error}") from None
+    except ValidationError as error:
+        raise InputError(f"model.huggingface_config: {path}: {'; '.join(map(_fault, error.errors()))}") from None
+
+
+def _fault(entry: ErrorDetails) -> str:
+    """What is wrong with a value, by its key in the file."""
+    message = entry["msg"].removeprefix("Value error, ")
+    if not entry["loc"]:
+        return message
+    name, *within = map(str, entry["loc"])
+    return f"{'.'.join([KEYS.get(name, name), *within])} = {entry['input']!r}: {message}"
 
 
 def _read(path: Path) -> dict[str, Any]:

@@ -51,8 +51,9 @@ class ModelConfig(StageConfig):
     family: Family = Field(
         "llama",
         description="Architecture, by the model_type of transformers. All are pre-norm decoders with rotary embedding "
-        "and a gated feed-forward block; qwen2 has biases of queries, keys and values, qwen3 norms of queries and "
-        "keys, granite multipliers, as maximal update parametrisation needs them",
+        "and a gated feed-forward block; qwen2 has biases of queries, keys and values (and goes with its own "
+        "tokenizer only: transformers reads any other as that), qwen3 norms of queries and keys, granite multipliers, "
+        "as maximal update parametrisation needs them",
     )
     hidden_size: int = Field(128, ge=8, description="Width of the residual stream")
     num_layers: int = Field(4, ge=1, description="Decoder layers")
@@ -108,7 +109,7 @@ class ModelConfig(StageConfig):
             self._require_defaults()
             return self
         for name, families in OF_FAMILIES.items():
-            if getattr(self, name) != type(self).model_fields[name].default and self.family not in families:
+            if not self.is_default(name) and self.family not in families:
                 raise ValueError(
                     f'model.{name} has no effect with model.family = "{self.family}": leave it out; families that '
                     f"have it: {', '.join(families)}"

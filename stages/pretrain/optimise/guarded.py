@@ -72,7 +72,7 @@ def _step(
             dampening=0.0,
             nesterov=False,
             maximize=towards,
-            is_first_step=True,
+            is_first_step=False,
             grad_scale=None,
             found_inf=skip,
         )

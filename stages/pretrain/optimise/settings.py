@@ -98,9 +98,9 @@ class OptimiseSettings(StageConfig):
             ("decay_shape", "schedule", "wsd"),
             ("muon_momentum", "optimizer", "muon"),
         ):
-            if getattr(self, needed) != value and not self._is_default(name):
+            if getattr(self, needed) != value and not self.is_default(name):
                 raise ValueError(f'pretrain.{name} has no effect without pretrain.{needed} = "{value}": leave it out')
-        if self.schedule == "constant" and not self._is_default("final_learning_rate_ratio"):
+        if self.schedule == "constant" and not self.is_default("final_learning_rate_ratio"):
             raise ValueError(
                 'pretrain.final_learning_rate_ratio has no effect with pretrain.schedule = "constant": leave it out'
             )
@@ -110,9 +110,6 @@ class OptimiseSettings(StageConfig):
                 "places"
             )
         return self
-
-    def _is_default(self, name: str) -> bool:
-        return bool(getattr(self, name) == type(self).model_fields[name].default)
 
     def batch_sizes(self) -> tuple[tuple[int, int], ...]:
         """(first step, sequences) of each phase of the ramp, steps counted from 1; the first begins at 1."""

@@ -86,10 +86,7 @@ class InTurnReduceScatter(_Allocating, ReduceScatter):
 
 def in_turn(group: dist.ProcessGroup, bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor]:
     """A hook for DDP, which reads its annotations: averages a bucket of gradients while nothing is computed."""
-    buffer = bucket.buffer().div_(group.size())
-    work = dist.all_reduce(buffer, group=group, async_op=True)
+    work = dist.all_reduce(bucket.buffer().div_(group.size()), group=group, async_op=True)
     assert work is not None
     work.wait()
-    done: torch.futures.Future[torch.Tensor] = torch.futures.Future()
-    done.set_result(buffer)
-    return done
+    return work.get_future().then(lambda done: done.value()[0])

@@ -65,8 +65,8 @@ class ParallelSettings(StageConfig):
     collective_timeout_seconds: float = runtime(
         600.0,
         gt=0,
-        description="Longest that a process waits for the others, until the first steps are measured and around "
-        "checkpoints; then it ends",
+        description="Longest that a process waits for the others, until the first steps on batches of a size are "
+        "measured and around checkpoints; then it ends",
     )
     collective_timeout_ratio: float = runtime(
         5.0,
@@ -87,17 +87,17 @@ class ParallelSettings(StageConfig):
             )
         self._check_hybrid()
         for name in ("prefetch_layers", "layers_per_unit"):
-            if self.sharding not in SHARDED and self._is_set(name):
+            if self.sharding not in SHARDED and not self.is_default(name):
                 raise ValueError(
                     f'pretrain.{name} has no effect with pretrain.sharding = "{self.sharding}", which gathers no '
                     "parameters: leave it out"
                 )
-        if self.sharding in SHARDED and self._is_set("bucket_bytes"):
+        if self.sharding in SHARDED and not self.is_default("bucket_bytes"):
             raise ValueError(
                 f'pretrain.bucket_bytes has no effect with pretrain.sharding = "{self.sharding}": the messages there '
                 "are those of pretrain.layers_per_unit"
             )
-        if not self.overlap and self._is_set("prefetch_layers"):
+        if not self.overlap and not self.is_default("prefetch_layers"):
             raise ValueError("pretrain.prefetch_layers has no effect with pretrain.overlap = false: leave one out")
         return self
 
@@ -121,6 +121,3 @@ class ParallelSettings(StageConfig):
                 f"pretrain.shard_processes = {self.shard_processes} are all pretrain.num_processes: that is "
                 'pretrain.sharding = "full"'
             )
-
-    def _is_set(self, name: str) -> bool:
-        return bool(getattr(self, name) != type(self).model_fields[name].default)

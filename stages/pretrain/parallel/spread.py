@@ -12,6 +12,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, cast
 from weakref import WeakKeyDictionary
 
+from data.errors import InputError
 from stages.pretrain.config import PretrainConfig
 from stages.pretrain.memory.precision import mixed_precision, offloading
 from stages.pretrain.model.build import decoder_layers
@@ -43,6 +44,8 @@ def start(config: PretrainConfig, layout: Layout) -> "tuple[Accelerator, Ranks]"
     torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
     torch.backends.cudnn.benchmark = False
     on_cpu = config.device == "cpu" or (config.device == "auto" and not torch.cuda.is_available())
+    if not on_cpu:
+        _require_gpus(config)
     if layout.is_sharded and layout.num_processes == 1 and not on_cpu:
         _be_a_group_of_one()
     accelerator = Accelerator(
@@ -61,6 +64,21 @@ def start(config: PretrainConfig, layout: Layout) -> "tuple[Accelerator, Ranks]"
     # Accelerate falls back to single processes that know nothing of each other without a word.
     assert ranks.size == config.num_processes, f"{config.num_processes} processes were asked for, {ranks.size} found"
     return accelerator, ranks
+
+
+def _require_gpus(config: PretrainConfig) -> None:
+    """Raises InputError unless there is a GPU for each process: without any, Accelerate would take the CPU without a
+    word."""
+    import torch
+
+    found = torch.cuda.device_count()
+    if not found:
+        raise InputError('pretrain.device = "cuda": torch finds no GPU here; use "auto" or "cpu"')
+    if config.num_processes > found:
+        raise InputError(
+            f"pretrain.num_processes = {config.num_processes} is more than the {found} GPUs here: each process needs "
+            "one of its own"
+        )
 
 
 def _be_a_group_of_one() -> None:

@@ -2,11 +2,12 @@
 
 One long time until the first steps have been measured, since they compile and warm up; then a multiple of the slowest
 of the latest steps. A rank or a link that is slow, but less so than that, ends nothing. Around checkpoints and held-out
-measurements the long time holds again.
+measurements the long time holds again, and so it does for the first steps whose batches are of another size or length:
+they compile anew, and may take longer.
 """
 
-from collections import deque
-from collections.abc import Iterator, Sequence
+from collections import Counter, deque
+from collections.abc import Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
 from typing import TYPE_CHECKING
@@ -30,32 +31,36 @@ class Timeouts:
         self._config = config
         self._ranks = ranks
         self._groups = groups
-        self._num_steps = 0
+        self._num_steps: Counter[Hashable] = Counter()
         self._latest: deque[float] = deque(maxlen=LATEST_STEPS)
-        self._seconds = config.collective_timeout_seconds
+        self._seconds = 0.0
+        self._set(config.collective_timeout_seconds)  # groups of a mesh have begun with a time of their backend's
 
     @property
     def seconds(self) -> float:
         """What holds now."""
         return self._seconds
 
-    def took(self, seconds: float) -> None:
-        """A step took so long, reading its batch included."""
-        self._num_steps += 1
-        if self._num_steps <= FIRST_STEPS:
-            return
-        self._latest.append(seconds)
-        self._set(self._measured())
+    def begin(self, kind: Hashable) -> None:
+        """A step is about to be launched. kind: of its batch, the same on all ranks."""
+        is_measured = self._num_steps[kind] > FIRST_STEPS
+        self._set(self._measured() if is_measured else self._config.collective_timeout_seconds)
+
+    def took(self, seconds: float, kind: Hashable) -> None:
+        """A step on a batch of this kind took so long, reading the batch included."""
+        self._num_steps[kind] += 1
+        if self._num_steps[kind] > FIRST_STEPS:
+            self._latest.append(seconds)
 
     @contextmanager
     def relaxed(self) -> Iterator[None]:
         """The long time holds within, for what takes longer than a step. All ranks enter and leave together: one that
         has less to do must not wait for the others in the next step."""
+        before = self._seconds
         self._set(self._config.collective_timeout_seconds)
         yield
         self._ranks.barrier()
-        if self._latest:
-            self._set(self._measured())
+        self._set(before)
 
     def _measured(self) -> float:
         config = self._config

@@ -42,12 +42,19 @@ def trial(**changes: Any) -> dict[str, Any]:
         ({"losses": [UNIFORM, None]}, Status.FAIL, "not finite"),
         ({"heldout_loss": math.nan}, Status.FAIL, "not finite"),
         ({"gradient_norms": [1.0, 0.0]}, Status.FAIL, "nothing would be learnt"),
+        ({"gradient_norms": [None, 1.0]}, Status.PASS, "2 processes"),
     ],
 )
 def test_two_batches(changes: dict[str, Any], status: Status, detail: str) -> None:
     check = checks.steps(trial(**changes), PretrainConfig(num_steps=800), 512, 1.1)
     assert check.status is status
     assert re.search(detail, check.detail), check.detail
+
+
+def test_the_time_of_a_training_whose_batches_grow() -> None:
+    ramp = PretrainConfig(num_steps=800, batch_sequences=8, batch_ramp=({"from_step": 401, "batch_sequences": 32},))
+    found = checks.steps(trial(), ramp, 512, 1.1).detail
+    assert "800 steps take about 4 min" in found, "half of the steps take 0.5 s, the others a quarter of that"
 
 
 @pytest.mark.parametrize(

@@ -32,6 +32,7 @@ def verdicts(tried: Exporters) -> dict[str, Check]:
     "family",
     [
         {},
+        {"family": "mistral"},
         {"family": "qwen3", "head_dim": 32},
         {"family": "granite", "mup_base_hidden_size": 16, "residual_multiplier": 0.5, "tie_embeddings": False},
     ],
@@ -43,6 +44,12 @@ def test_every_form_of_a_sound_model_comes_back(family: dict[str, Any], tmp_path
     found = verdicts(tried)
     assert list(found) == ["export hf", "export gguf-f32", "export gguf-q4_0", "llama.cpp"]
     assert {check.status for check in found.values()} == {Status.PASS}, found
+
+
+def test_a_family_whose_tokenizer_is_read_as_another_is_found(tmp_path: Path) -> None:
+    check = exporters(tmp_path, SHAPE.model_copy(update={"family": "qwen2"})).hugging_face()
+    assert check.status is Status.FAIL
+    assert "as a Qwen2Tokenizer" in check.detail and "set model.family to another than qwen2" in check.detail
 
 
 def test_a_width_that_a_form_cannot_hold_warns(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ from pydantic import ValidationError
 
 from data.errors import InputError
 from stages.fingerprint import identity
+from stages.plan.stage import make_plan
 from stages.pretrain.config import ModelConfig, PretrainConfig
 from stages.pretrain.job import data_fingerprint, make_job
 from tests.stages.pretrain.model.test_config_json import written
@@ -89,7 +90,16 @@ def test_the_length_of_a_training_decides_on_its_data_only_under_a_cap_on_epochs
 
 def test_sequences_longer_than_the_context_of_a_huggingface_config_are_refused(tmp_path: Path) -> None:
     model = ModelConfig(huggingface_config=written(tmp_path, max_position_embeddings=100))
-    with pytest.raises(InputError, match="sequence_tokens = 256 is more than the model's context of 100"):
+    with pytest.raises(InputError, match="sequence_tokens = 256 is more than max_position_embeddings in .* = 100"):
+        make_plan(
+            model.resolved(),
+            PretrainConfig(model=model),
+            vocabulary_size=67,
+            padded_vocabulary_size=72,
+            domains={},
+            most_epochs=1,
+        )
+    with pytest.raises(InputError, match="sequence_tokens = 256 is more than max_position_embeddings in .* = 100"):
         make_job(
             PretrainConfig(model=model),
             tokens=tmp_path,

@@ -8,7 +8,7 @@ import pytest
 
 from stages.pretrain import trial
 from stages.pretrain.checkpoints.checkpoint import load_model
-from stages.pretrain.job import RunDirectory
+from stages.pretrain.job import RunDirectory, read_lines
 from stages.store import Store
 from tests.stages.pretrain import faults, micro
 from tests.stages.pretrain.forked import workers_forked
@@ -78,9 +78,15 @@ def test_a_crash_is_told_with_the_log_and_two_processes_go_on_with_the_loss_curv
 def test_a_trial_runs_the_real_layout_in_a_scratch_folder(tmp_path: Path) -> None:
     tokens = micro.tokens_artifact(Store(tmp_path))
     before = {path for path in tmp_path.rglob("*")}
-    schedule = {"packing": "length-buckets", "length_schedule": [{"from_step": 1, "longest_tokens": 4}]}
+    schedule = {
+        "packing": "length-buckets",
+        "length_schedule": [{"from_step": 1, "longest_tokens": 4}],
+        "batch_ramp": [{"from_step": 15, "batch_sequences": 60}],
+    }
     found = trial(config(2, precision="bf16", **schedule), micro.MODEL, tokens.path, tmp_path / "scratch", steps=2)
     assert found["sequence_tokens"][-1] == 16, "the longest, although the training would begin with others"
+    first, last = (line["tokens"] for line in read_lines(tmp_path / "scratch" / "metrics.jsonl"))
+    assert first <= 6 * 16 < last - first <= 60 * 16, "the most sequences, although the training begins with fewer"
     assert len(found["losses"]) == len(found["seconds"]) == 2
     assert found["num_processes"] == 2
     assert found["peak_memory_bytes"] > 1e8

@@ -161,8 +161,9 @@ def test_keys_that_a_file_lacks_are_what_transformers_takes_them_for(family: str
         ({"rope_parameters": {"rope_theta": 1e4, "partial_rotary_factor": 0.5}}, "partial_rotary_factor"),
         ({"partial_rotary_factor": 0.5}, "partial_rotary_factor"),
         ({"model_type": "qwen2", "head_dim": 16}, "model.head_dim has no effect"),
-        ({"num_attention_heads": 5}, "num_heads"),
-        ({"hidden_size": "48.5"}, "hidden_size"),
+        ({"num_attention_heads": 5}, r"config.json: model.hidden_size = 48 is not divisible by model.num_heads = 5$"),
+        ({"hidden_size": "48.5"}, r"config.json: hidden_size = '48.5': Input should be a valid integer.*an integer$"),
+        ({"num_hidden_layers": 0}, r"config.json: num_hidden_layers = 0: Input should be greater than or equal to 1$"),
     ],
 )
 def test_a_setting_that_would_be_ignored_is_refused(tmp_path: Path, changes: dict[str, Any], named: str) -> None:

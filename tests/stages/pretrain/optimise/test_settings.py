@@ -22,7 +22,8 @@ def ramp(*phases: tuple[int, int]) -> dict[str, Any]:
         ({"schedule_unit": "tokens"}, 'schedule_unit = "tokens" has no effect without pretrain.batch_ramp'),
         (ramp((9, 16), (9, 32)), r"pretrain.batch_ramp: from_step must rise from phase to phase, not \[9, 9\]"),
         (ramp((1, 16)), "batch_ramp.0.from_step"),
-        (ramp((9, 2)) | {"num_processes": 3}, "num_processes = 3 is more than pretrain.batch_sequences = 2"),
+        (ramp((9, 2)) | {"num_processes": 3}, "num_processes = 3 is more than .* a phase of pretrain.batch_ramp, 2: "),
+        ({"batch_sequences": 2, "num_processes": 3}, "num_processes = 3 is more than pretrain.batch_sequences, 2: "),
         ({"ema_decay": 1.0}, "ema_decay"),
     ],
 )

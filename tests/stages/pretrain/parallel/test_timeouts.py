@@ -18,27 +18,42 @@ def made() -> Timeouts:
     return Timeouts(config, Ranks(0, 1, torch.device("cpu")), [])
 
 
+def holds(timeouts: Timeouts, kind: object = "usual") -> float:
+    """In a step on a batch of this kind."""
+    timeouts.begin(kind)
+    return timeouts.seconds
+
+
 def test_the_long_time_holds_until_the_first_steps_are_measured() -> None:
     timeouts = made()
-    for _ in range(FIRST_STEPS):
-        timeouts.took(20)
-        assert timeouts.seconds == 100
-    timeouts.took(5)
-    assert timeouts.seconds == 20, "the first steps counted as normal ones"
+    for seconds in [*[20] * FIRST_STEPS, 5]:
+        assert holds(timeouts) == 100
+        timeouts.took(seconds, "usual")
+    assert holds(timeouts) == 20, "the first steps counted as normal ones"
 
 
 def test_it_is_a_multiple_of_the_slowest_of_the_latest_steps_within_its_bounds() -> None:
     timeouts = made()
     for _ in range(FIRST_STEPS):
-        timeouts.took(0)
+        timeouts.took(0, "usual")
     found = []
     for seconds in (1, 5, 3, 30):
-        timeouts.took(seconds)
-        found.append(timeouts.seconds)
+        timeouts.took(seconds, "usual")
+        found.append(holds(timeouts))
     assert found == [10, 20, 20, 100]
     for _ in range(LATEST_STEPS):
-        timeouts.took(4)
-    assert timeouts.seconds == 16, "a slow step is never forgotten"
+        timeouts.took(4, "usual")
+    assert holds(timeouts) == 16, "a slow step is never forgotten"
+
+
+def test_the_long_time_holds_again_for_the_first_steps_on_larger_batches() -> None:
+    timeouts = made()
+    for _ in range(FIRST_STEPS + 1):
+        timeouts.took(4, "small")
+    for _ in range(FIRST_STEPS + 1):
+        assert (holds(timeouts, "large"), holds(timeouts, "small")) == (100, 16)
+        timeouts.took(20, "large")
+    assert holds(timeouts, "large") == 80
 
 
 def test_the_long_time_holds_again_around_what_takes_longer_than_a_step() -> None:
@@ -47,7 +62,8 @@ def test_the_long_time_holds_again_around_what_takes_longer_than_a_step() -> Non
         assert timeouts.seconds == 100
     assert timeouts.seconds == 100, "nothing is measured yet"
     for _ in range(FIRST_STEPS + 1):
-        timeouts.took(5)
+        timeouts.took(5, "usual")
+    assert holds(timeouts) == 20
     with timeouts.relaxed():
         assert timeouts.seconds == 100
     assert timeouts.seconds == 20
@@ -66,4 +82,5 @@ def test_a_slow_rank_ends_nothing_and_a_hung_one_ends_the_others_in_time(tmp_pat
             process.join()
     seen = json.loads(log.read_text().splitlines()[-1])
     assert seen["survived"] == ["slow", "relaxed"]
+    assert seen["group_seconds"] == waiting.START_SECONDS, "a group of a mesh began with the time of its backend"
     assert waiting.LEAST_SECONDS <= seen["waited"] < waiting.START_SECONDS / 2, "the timeout of the start still held"

@@ -29,10 +29,13 @@ def main(store: str) -> None:
     )
     ranks = Ranks(rank, 2, torch.device("cpu"))
     assert dist.group.WORLD is not None
-    timeouts = Timeouts(config, ranks, [dist.group.WORLD])
+    group = dist.new_group([0, 1])
+    timeouts = Timeouts(config, ranks, [dist.group.WORLD, group])
+    of_group = group._get_backend(ranks.device).options._timeout.total_seconds()
     ranks.barrier()
     for _ in range(FIRST_STEPS + 1):
-        timeouts.took(0.1)
+        timeouts.took(0.1, "usual")
+    timeouts.begin("usual")
     survived = []
     late(rank, LEAST_SECONDS / 4, ranks)
     survived.append("slow")
@@ -44,7 +47,10 @@ def main(store: str) -> None:
     try:
         late(rank, 2 * START_SECONDS, ranks)
     except RuntimeError:
-        print(json.dumps({"survived": survived, "waited": time.monotonic() - began}), flush=True)
+        print(
+            json.dumps({"survived": survived, "waited": time.monotonic() - began, "group_seconds": of_group}),
+            flush=True,
+        )
 
 
 def late(rank: int, seconds: float, ranks: Ranks) -> None:
