@@ -12,10 +12,16 @@ Preflight measures it anew for each run.
 
 from dataclasses import asdict, dataclass
 
-from stages.plan.activations import activation_bytes_per_token, compute_bytes, mask_bytes_per_token, residual_bytes
-from stages.plan.compute import parameters
-from stages.plan.states import FLOAT_BYTES, held_state_bytes, shapes
+from stages.plan.activations import (
+    FLOAT_BYTES,
+    activation_bytes_per_token,
+    compute_bytes,
+    mask_bytes_per_token,
+    residual_bytes,
+)
+from stages.plan.states import held_state_bytes
 from stages.pretrain.config import ModelConfig, PretrainConfig
+from stages.pretrain.model.counts import parameters, shapes
 from stages.pretrain.parallel.layout import Layout, layout_of
 
 # Interpreter, torch, transformers and numba, before any tensor: 0.74 GB resident on Linux.

@@ -8,12 +8,13 @@ from typing import Any
 from stages.base import Facts, Inputs
 from stages.files import write_json
 from stages.journal import Journal
-from stages.plan.compute import flops, parameters
+from stages.plan.activations import FLOAT_BYTES
 from stages.plan.config import PlanConfig
 from stages.plan.memory import memory
 from stages.plan.schedule import disk, reading
-from stages.plan.states import FLOAT_BYTES, all_state_bytes
+from stages.plan.states import all_state_bytes
 from stages.pretrain.config import ModelConfig, PretrainConfig
+from stages.pretrain.model.counts import flops, parameters
 
 PLAN_FILE = "plan.json"
 

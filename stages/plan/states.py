@@ -5,55 +5,11 @@ float32 weights, gradients and both moments of AdamW are 16 bytes a parameter (R
 a matrix is a byte a number and a float32 scale for each block of a row; an average of the weights is float32.
 """
 
-from dataclasses import dataclass
-
-from stages.plan.compute import parameters
+from stages.plan.activations import FLOAT_BYTES
 from stages.pretrain.config import ModelConfig, PretrainConfig
+from stages.pretrain.model.counts import Shape, shapes
 from stages.pretrain.optimise.eight_bit import num_blocks
 from stages.pretrain.parallel.layout import Layout
-
-FLOAT_BYTES = 4
-
-
-@dataclass(frozen=True, kw_only=True)
-class Shape:
-    """Of `count` like tensors; columns: 0 where they are vectors."""
-
-    rows: int
-    columns: int
-    count: int
-    is_layer_matrix: bool
-
-    @property
-    def numel(self) -> int:
-        """Numbers in one of them."""
-        return self.rows * max(self.columns, 1)
-
-
-def shapes(model: ModelConfig, vocabulary_size: int) -> tuple[Shape, ...]:
-    """All parameters. The model's shape must be resolved."""
-    hidden, wide, layers = model.hidden_size, model.intermediate_size, model.num_layers
-    query, key = model.num_heads * model.head_size, model.num_kv_heads * model.head_size
-    matrices = ((query, hidden, 1), (key, hidden, 2), (hidden, query, 1), (wide, hidden, 2), (hidden, wide, 1))
-    vectors = [(hidden, 2)]
-    if model.family == "qwen3":
-        vectors.append((model.head_size, 2))
-    if model.input_bias:
-        vectors += [(query, 1), (key, 2)]
-    if model.attention_bias:
-        vectors.append((hidden, 1))
-    if model.mlp_bias:
-        vectors += [(wide, 2), (hidden, 1)]
-    found = (
-        Shape(rows=vocabulary_size, columns=hidden, count=1 if model.tie_embeddings else 2, is_layer_matrix=False),
-        *(Shape(rows=r, columns=c, count=layers * number, is_layer_matrix=True) for r, c, number in matrices),
-        *(Shape(rows=rows, columns=0, count=layers * number, is_layer_matrix=False) for rows, number in vectors),
-        Shape(rows=hidden, columns=0, count=1, is_layer_matrix=False),
-    )
-    assert sum(of.numel * of.count for of in found) == parameters(model, vocabulary_size).total, (
-        "parameters are missing"
-    )
-    return found
 
 
 def state_bytes(shape: Shape, pretrain: PretrainConfig) -> int:

@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from tests.benchmarks.peers.training import steps
-from tests.benchmarks.train import _cost, write_text
+from tests.benchmarks.peers.training.text import write_text
+from tests.benchmarks.train import NUM_SOURCES, _cost
 
 
 def test_a_step_is_the_mean_of_those_behind_the_first_ones(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -28,7 +29,7 @@ def test_a_step_is_the_mean_of_those_behind_the_first_ones(tmp_path: Path, monke
 def test_the_text_of_the_others_has_their_vocabulary(tmp_path: Path) -> None:
     from tokenizers import Tokenizer
 
-    write_text(tmp_path)
+    write_text(tmp_path, vocabulary_size=steps.VOCABULARY, num_sources=NUM_SOURCES)
     tokenizer = Tokenizer.from_file(str(tmp_path / "tokenizer" / "tokenizer.json"))
     assert tokenizer.get_vocab_size() == steps.VOCABULARY
     needed = steps.STEPS * steps.ROWS * steps.TOKENS

@@ -24,7 +24,6 @@ import os
 import statistics
 import subprocess
 import sys
-import sysconfig
 import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -35,10 +34,11 @@ from tests.benchmarks.harness import Cost, Paired, measure, report
 from tests.benchmarks.peers.environments import python_of
 from tests.benchmarks.peers.training import ours, steps
 from tests.benchmarks.peers.training.environments import LITGPT, TORCHTITAN
+from tests.benchmarks.peers.training.text import write_text
 
 RECIPE = Path("deployments/recipes/tiny.toml")
 PACKAGES = ("torch", "transformers", "accelerate")
-NUM_SOURCES, NUM_FILES = 40, 4
+NUM_SOURCES = 40
 TIMEOUT_SECONDS = 900
 ENVIRONMENT = {
     "OMP_NUM_THREADS": "1",
@@ -65,34 +65,6 @@ def tokens_artifact(root: Path) -> Path:
     return artifact.path
 
 
-def write_text(folder: Path) -> None:
-    """Text for the others: sources of the standard library, as files and as lines of JSON, and a vocabulary of them in
-    the format of the tokenizers library."""
-    from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
-
-    for name in ("files", "lines", "tokenizer"):
-        (folder / name).mkdir(parents=True)
-    sources = sorted(Path(sysconfig.get_paths()["stdlib"]).glob("*.py"))[:NUM_SOURCES]
-    texts = [path.read_text(errors="ignore") for path in sources]
-    for number in range(NUM_FILES):
-        (folder / "files" / f"{number}.txt").write_text("\n".join(texts[number::NUM_FILES]))
-    lines = (json.dumps({"text": text[start : start + 4000]}) for text in texts for start in range(0, len(text), 4000))
-    (folder / "lines" / "data.json").write_text("\n".join(lines))
-    begin, end = "<|begin_of_text|>", "<|end_of_text|>"
-    tokenizer = Tokenizer(models.BPE())
-    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    tokenizer.decoder = decoders.ByteLevel()
-    alphabet = pre_tokenizers.ByteLevel.alphabet()
-    trainer = trainers.BpeTrainer(
-        vocab_size=steps.VOCABULARY, special_tokens=[begin, end], initial_alphabet=alphabet, show_progress=False
-    )
-    tokenizer.train_from_iterator(texts, trainer)
-    tokenizer.save(str(folder / "tokenizer" / "tokenizer.json"))
-    config = {"bos_token": begin, "eos_token": end, "tokenizer_class": "PreTrainedTokenizerFast"}
-    (folder / "tokenizer" / "tokenizer_config.json").write_text(json.dumps(config))
-    (folder / "tokenizer" / "generation_config.json").write_text(json.dumps({"bos_token_id": 0, "eos_token_id": 1}))
-
-
 class Sides:
     """The trainings, each of which runs once when it is called and returns what a step took: CPU time of all processes,
     time on the clock of the slowest."""
@@ -101,7 +73,7 @@ class Sides:
         self._folder, self._count = folder, 0
         self._tokens = tokens_artifact(folder / "artifacts")
         self._text = folder / "text"
-        write_text(self._text)
+        write_text(self._text, vocabulary_size=steps.VOCABULARY, num_sources=NUM_SOURCES)
         self.monitoring_shares: list[float] = []
 
     def all(self) -> dict[str, Callable[[], Cost]]:

@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import Any
 
 from data.shards.files import ShardHeader
-from stages.plan.compute import flops
 from stages.plan.memory import memory
 from stages.pretrain.config import ModelConfig, PretrainConfig
 from stages.pretrain.loop import Loop
+from stages.pretrain.model.counts import flops
 from stages.pretrain.monitor.records import Records
 from stages.pretrain.setup import set_up
 from tests.stages.pretrain import micro

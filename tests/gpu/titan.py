@@ -1,13 +1,12 @@
 """torchtitan on the same model and the same number of tokens a step, on one GPU: bf16, compiled, no recomputation."""
 
-import json
 import os
-import sysconfig
 import time
 from pathlib import Path
 from typing import Any
 
 from stages.pretrain.config import ModelConfig
+from tests.benchmarks.peers.training.text import write_text
 
 WARM_UP = 8
 
@@ -24,7 +23,8 @@ def tokens_per_second(model: ModelConfig, vocabulary_size: int, *, sequences: in
         "MASTER_ADDR": "127.0.0.1",
         "MASTER_PORT": "29507",
     }
-    config = _settings(model, vocabulary_size, _text(folder, vocabulary_size))
+    write_text(folder / "text", vocabulary_size=vocabulary_size, num_sources=1000)
+    config = _settings(model, vocabulary_size, folder / "text")
     config.training.local_batch_size, config.training.steps = sequences, steps
     config.dump_folder = str(folder / "titan")
     ended: list[float] = []
@@ -86,32 +86,3 @@ def _settings(model: ModelConfig, vocabulary_size: int, text: Path) -> Any:
     config.checkpoint.enable = config.validator.enable = False
     config.activation_checkpoint = None
     return config
-
-
-def _text(folder: Path, vocabulary_size: int) -> Path:
-    """Lines of JSON, and a vocabulary of them in the format of the tokenizers library."""
-    from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
-
-    for name in ("lines", "tokenizer"):
-        (folder / name).mkdir(parents=True)
-    texts = [path.read_text(errors="ignore") for path in sorted(Path(sysconfig.get_paths()["stdlib"]).glob("*.py"))]
-    lines = (json.dumps({"text": text[start : start + 4000]}) for text in texts for start in range(0, len(text), 4000))
-    (folder / "lines" / "data.json").write_text("\n".join(lines))
-    tokenizer = Tokenizer(models.BPE())
-    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    tokenizer.decoder = decoders.ByteLevel()
-    begin, end = "<|begin_of_text|>", "<|end_of_text|>"
-    tokenizer.train_from_iterator(
-        texts,
-        trainers.BpeTrainer(
-            vocab_size=vocabulary_size,
-            special_tokens=[begin, end],
-            initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
-            show_progress=False,
-        ),
-    )
-    tokenizer.save(str(folder / "tokenizer" / "tokenizer.json"))
-    config = {"bos_token": begin, "eos_token": end, "tokenizer_class": "PreTrainedTokenizerFast"}
-    (folder / "tokenizer" / "tokenizer_config.json").write_text(json.dumps(config))
-    (folder / "tokenizer" / "generation_config.json").write_text(json.dumps({"bos_token_id": 0, "eos_token_id": 1}))
-    return folder

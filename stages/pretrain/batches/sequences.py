@@ -27,10 +27,9 @@ TRAIN, HELDOUT = "train", "heldout"
 
 @dataclass(frozen=True, kw_only=True)
 class Sequences:
-    """One side of the split. isolates: whether positions start
-    anew with each document; needs_mask: whether a row may hold several such segments. shares: of a training, by domain,
-    as the recipe asks for. unread_tokens: by domain, in sequences that are too long to be ever drawn. warnings: what
-    the user asked for and does not get.
+    """One side of the split. isolates: whether positions start anew with each document; needs_mask: whether a row may
+    hold several such segments. shares: of a training, by domain, as the recipe asks for. unread_tokens: by domain, in
+    sequences that are too long to be ever drawn. warnings: what the user asked for and does not get.
     """
 
     order: SampleOrder

@@ -2,8 +2,7 @@
 
 A layer's `forward` alone is replaced: names, types and hooks stay as they are, and hooks (FSDP's and the monitor's) run
 once, around it. What compiles a layer is to take its `forward` after that, so that the compiler sees what may be
-recomputed. Nothing of a layer is random, so that both passes compute the same bits (without compile, as
-tests assert).
+recomputed. Nothing of a layer is random, so that both passes compute the same bits (without compile, as tests assert).
 """
 
 from collections.abc import Callable

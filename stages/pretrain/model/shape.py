@@ -129,11 +129,8 @@ class ModelConfig(StageConfig):
         return self
 
     def _require_defaults(self) -> None:
-        set_too = [
-            name
-            for name, field in type(self).model_fields.items()
-            if name != "huggingface_config" and getattr(self, name) != field.default
-        ]
+        fields = type(self).model_fields
+        set_too = [name for name in fields if name != "huggingface_config" and not self.is_default(name)]
         if set_too:
             raise ValueError(
                 f"model.{set_too[0]} has no effect with model.huggingface_config, which gives the whole shape: leave "

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from stages.pretrain.config import PretrainConfig
 from stages.pretrain.memory.precision import compute_dtype
 from stages.pretrain.memory.usage import usage
+from stages.pretrain.model.counts import flops
 from stages.pretrain.monitor.communication import Profile
 from stages.pretrain.monitor.hardware import Counters, matrix_rate
 from stages.pretrain.monitor.links import SLOW_RATIO, SLOW_SAMPLES, Links, SlowLinks
@@ -51,8 +52,6 @@ class Monitor:
     ) -> None:
         """model: spread over the ranks; vocabulary_size: rows of the embedding. Measures for less than half a second
         how fast this device is. Collective."""
-        from stages.plan.compute import flops
-
         self._config = config
         self._ranks = ranks
         self._model = unwrapped(model)
@@ -111,8 +110,8 @@ class Monitor:
 
         mfu is the share of the device's measured rate of matrix products that the model's operations are (Chowdhery et
         al., 2022, "PaLM", appendix B), padding among them, recomputation not, attention counted over sequences of
-        sequence_tokens. monitor_seconds: CPU time of the training
-        thread in calls of this class, and in hooks of its, since the line before.
+        sequence_tokens. monitor_seconds: CPU time of the training thread in calls of this class, and in hooks of its,
+        since the line before.
         """
         with self._counted():
             metrics: dict[str, Any] = {"gradient_norms": dict(found.group_norms), **by_kind(found.measured)}

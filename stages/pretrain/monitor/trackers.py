@@ -8,7 +8,9 @@ are void, and every other tracker gets no step that it has got before.
 import math
 import os
 import queue
+import sys
 import threading
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
@@ -19,6 +21,7 @@ from data.errors import InputError
 PROJECT = "longhaul"
 MOST_WAITING = 1000  # steps that a slow tracker may lag behind before it misses some
 CLOSE_SECONDS = 10.0
+POLL_SECONDS = 0.05
 PURGES = ("tensorboard",)  # that drop by themselves what a resumed training makes again
 
 
@@ -27,8 +30,8 @@ class Trackers:
 
     def __init__(self, names: Sequence[str], folder: Path, *, resumed_step: int, settings: Mapping[str, Any]) -> None:
         """folder: for what they leave on this machine. resumed_step: the steps up to it have been made before.
-        settings: the training's, as JSON values. Raises InputError for a name that
-        Accelerate does not know or whose package is not installed."""
+        settings: the training's, as JSON values. Raises InputError for a name that Accelerate does not know or whose
+        package is not installed."""
         self._trackers = [
             Tracker(name, _opener(name, folder, resumed_step, settings), sent=folder / f"{name}.step")
             for name in dict.fromkeys(names)
@@ -51,6 +54,8 @@ class Trackers:
     ) -> None:
         for tracker in self._trackers:
             tracker.close()
+            for warning in tracker.warnings():  # no step follows that could tell of it
+                print(warning, file=sys.stderr)
 
 
 class Tracker:
@@ -86,11 +91,16 @@ class Tracker:
 
     def close(self) -> None:
         """Let it finish what it has been given, for a while."""
-        try:
-            self._steps.put_nowait(None)
-        except queue.Full:
-            return
-        self._thread.join(CLOSE_SECONDS)
+        ends = time.monotonic() + CLOSE_SECONDS
+        while self._thread.is_alive() and time.monotonic() < ends:
+            try:
+                self._steps.put_nowait(None)
+                break
+            except queue.Full:
+                time.sleep(POLL_SECONDS)
+        self._thread.join(max(0.0, ends - time.monotonic()))
+        if self._thread.is_alive():
+            self._warnings.put(f"the tracker {self._name} had not got all steps when the training ended")
 
     def _work(self, start: Callable[[], Any]) -> None:
         try:

@@ -1,11 +1,11 @@
 """Which parameters belong together: for the norms that are reported, for decay and for the learning rate."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal, get_args
 
 from stages.pretrain.config import ModelConfig, PretrainConfig
 from stages.pretrain.model.initialise import lr_multiplier
+from stages.pretrain.parallel.spread import unwrapped
 
 if TYPE_CHECKING:
     import torch
@@ -50,12 +50,6 @@ def local(tensor: "torch.Tensor") -> "torch.Tensor":
     return tensor.to_local() if isinstance(tensor, DTensor) else tensor
 
 
-def named_parameters(model: "torch.nn.Module") -> "Iterator[tuple[str, torch.nn.Parameter]]":
-    """Parameters of a model that DDP may have wrapped, by the names that they have without it."""
-    for name, parameter in model.named_parameters():
-        yield name.removeprefix("module."), parameter
-
-
 def weights(config: PretrainConfig, shape: ModelConfig, model: "torch.nn.Module") -> list[Weight]:
     """All parameters of `model`. shape: resolved.
 
@@ -64,7 +58,7 @@ def weights(config: PretrainConfig, shape: ModelConfig, model: "torch.nn.Module"
     "Small-scale proxies for large-scale Transformer training instabilities", on independent weight decay).
     """
     found = []
-    for name, parameter in named_parameters(model):
+    for name, parameter in unwrapped(model).named_parameters():
         ratio = lr_multiplier(shape, name)
         decayed = decays(name, parameter.ndim, decay_embeddings=config.decay_embeddings)
         decay = config.weight_decay / ratio if decayed else 0.0

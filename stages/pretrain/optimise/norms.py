@@ -8,7 +8,8 @@ together. Rows are not cut by sharding; over them it is off by 1e-10 (measured),
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from stages.pretrain.optimise.groups import GROUPS, Group, group_of, local, named_parameters
+from stages.pretrain.optimise.groups import GROUPS, Group, group_of, local
+from stages.pretrain.parallel.spread import unwrapped
 
 if TYPE_CHECKING:
     import torch
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 def squared_norms(model: "torch.nn.Module") -> "dict[Group, torch.Tensor]":
     """Those of the gradients, by group, as `squares_of` gives them. All ranks call it; the host does not wait."""
     gradients: dict[str, torch.Tensor] = {}
-    for name, parameter in named_parameters(model):
+    for name, parameter in unwrapped(model).named_parameters():
         assert parameter.grad is not None, f"{name} has no gradient"
         gradients[name] = parameter.grad
     return squares_of(gradients)

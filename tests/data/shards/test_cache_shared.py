@@ -5,6 +5,8 @@ are not held up by one that was killed.
 import random
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -70,30 +72,9 @@ def test_who_waits_tries_for_himself_when_a_fetch_fails(tmp_path: Path, monkeypa
     assert block.num_fetched == 1 and names(tmp_path) == {block.sha256.hex()} and nothing_unfinished(tmp_path)
 
 
-def test_a_download_waits_for_room_that_others_have_taken(tmp_path: Path) -> None:
-    slow, block, begun, release = made(0), made(7), threading.Event(), threading.Event()
-
-    def fetch() -> bytes:
-        begun.set()
-        release.wait(10)
-        return slow.fetch()
-
-    cache = BlockCache(tmp_path, slow.size + block.size // 2)
-    first = threading.Thread(target=lambda: cache.open(slow.sha256, slow.size, fetch))
-    first.start()
-    begun.wait(10)
-    second = threading.Thread(target=lambda: opened(cache, block))
-    second.start()
-    time.sleep(0.1)
-    assert block.num_fetched == 0 and used(tmp_path) == slow.size
-    release.set()
-    first.join()
-    second.join()
-    assert block.num_fetched == 1 and names(tmp_path) == {block.sha256.hex()}
-
-
-def test_nothing_is_evicted_for_a_download_that_has_no_room_yet(tmp_path: Path) -> None:
-    kept, slow, block = (Made(random.Random(size).randbytes(size)) for size in (30_000, 60_000, 50_000))
+@contextmanager
+def while_another_is_fetched(cache: BlockCache, slow: Made, block: Made) -> Iterator[None]:
+    """Within, `slow` is being fetched and `block` has been asked for; both are there when it is left."""
     begun, release = threading.Event(), threading.Event()
 
     def fetch() -> bytes:
@@ -101,18 +82,32 @@ def test_nothing_is_evicted_for_a_download_that_has_no_room_yet(tmp_path: Path) 
         release.wait(10)
         return slow.fetch()
 
-    cache = BlockCache(tmp_path, 100_000)
-    opened(cache, kept)
     first = threading.Thread(target=lambda: cache.open(slow.sha256, slow.size, fetch))
     first.start()
     begun.wait(10)
     second = threading.Thread(target=lambda: opened(cache, block))
     second.start()
     time.sleep(0.1)
-    assert names(tmp_path) == {kept.sha256.hex()} and BlockFiles(tmp_path, ROOM).evictions == 0
+    yield
     release.set()
     first.join()
     second.join()
+
+
+def test_a_download_waits_for_room_that_others_have_taken(tmp_path: Path) -> None:
+    slow, block = made(0), made(7)
+    cache = BlockCache(tmp_path, slow.size + block.size // 2)
+    with while_another_is_fetched(cache, slow, block):
+        assert block.num_fetched == 0 and used(tmp_path) == slow.size
+    assert block.num_fetched == 1 and names(tmp_path) == {block.sha256.hex()}
+
+
+def test_nothing_is_evicted_for_a_download_that_has_no_room_yet(tmp_path: Path) -> None:
+    kept, slow, block = (Made(random.Random(size).randbytes(size)) for size in (30_000, 60_000, 50_000))
+    cache = BlockCache(tmp_path, 100_000)
+    opened(cache, kept)
+    with while_another_is_fetched(cache, slow, block):
+        assert names(tmp_path) == {kept.sha256.hex()} and BlockFiles(tmp_path, ROOM).evictions == 0
     assert block.num_fetched == 1 and names(tmp_path) == {block.sha256.hex()}
 
 

@@ -8,10 +8,10 @@ import pytest
 from data.errors import InputError
 from data.order.batches import SampleOrder
 from data.order.packing import make_packing
-from stages.plan.compute import flops, parameters
 from stages.plan.schedule import disk, reading
 from stages.pretrain.batches.phases import train_phases
 from stages.pretrain.config import ModelConfig, PretrainConfig
+from stages.pretrain.model.counts import flops, parameters
 from stages.pretrain.model.shape import FAMILIES, OF_FAMILIES
 
 SHAPES = {
@@ -82,7 +82,7 @@ def test_parameters_are_those_of_the_model(shape: ModelConfig) -> None:
     assert count.non_embedding == layers + shape.hidden_size
     assert count.norms == sum(number for name, number in found.items() if "norm" in name)
     assert count.biases == sum(number for name, number in found.items() if name.endswith("bias"))
-    assert count.matrices(shape.tie_embeddings) == sum(
+    assert count.multiplied == sum(
         number for name, number in found.items() if "proj.weight" in name or name == "lm_head.weight"
     ) + (count.embedding if shape.tie_embeddings else 0)
 

@@ -13,7 +13,6 @@ from stages.plan.activations import (
     mask_bytes_per_token,
     residual_bytes,
 )
-from stages.plan.compute import parameters
 from stages.plan.memory import loss_bytes, memory, weight_copies
 from stages.plan.states import all_state_bytes, held_state_bytes
 from stages.pretrain.config import ModelConfig, PretrainConfig
@@ -21,6 +20,7 @@ from stages.pretrain.memory import recompute
 from stages.pretrain.memory.precision import mixed_precision, precision_of
 from stages.pretrain.model.attention import Attention, implementation
 from stages.pretrain.model.build import build, decoder_layers, huggingface_config
+from stages.pretrain.model.counts import parameters
 from stages.pretrain.model.initialise import initialise
 from stages.pretrain.model.loss import Scoring
 from stages.pretrain.parallel.layout import layout_of

@@ -7,6 +7,7 @@ import torch
 from torch.distributed.tensor import DTensor
 
 from data.order.loader import Batch
+from stages.pretrain.parallel.spread import unwrapped
 from stages.pretrain.step import StepResult, Training, result, train_step
 
 
@@ -26,10 +27,10 @@ def with_gradients(
 
     def hook(point: str, step: int, rank: int, value: Any) -> Any:
         if point == "update":
-            for name, parameter in training.model.named_parameters():
+            for name, parameter in unwrapped(training.model).named_parameters():
                 assert parameter.grad is not None, name
                 whole = parameter.grad.full_tensor() if isinstance(parameter.grad, DTensor) else parameter.grad
-                seen[name.removeprefix("module.")] = whole.detach().clone() * value.item()
+                seen[name] = whole.detach().clone() * value.item()
         return value
 
     return one_step(dataclasses.replace(training, hook=hook), batch, step=step, **settings), seen

@@ -14,6 +14,7 @@ from stages.pretrain.model.attention import Attention, implementation
 from stages.pretrain.model.build import build, decoder_layers, huggingface_config
 from stages.pretrain.model.compiled import compile_layers
 from stages.pretrain.model.initialise import initialise
+from stages.pretrain.parallel.spread import unwrapped
 from tests.held import Held
 
 SHAPE = ModelConfig(
@@ -63,9 +64,9 @@ def passes(
         num_bytes = held.num_bytes
         objective.backward()
     gradients = {}
-    for name, parameter in model.named_parameters():
+    for name, parameter in unwrapped(model).named_parameters():
         assert parameter.grad is not None, name
-        gradients[name.removeprefix("module.")] = parameter.grad
+        gradients[name] = parameter.grad
     return gradients, num_bytes
 
 

@@ -1,11 +1,10 @@
-import time
 from pathlib import Path
 
 import pytest
 import torch
 
 from stages.pretrain.monitor import hardware
-from stages.pretrain.monitor.hardware import Counters, cpu_delay_seconds, matrix_rate, package_joules
+from stages.pretrain.monitor.hardware import SCHEDULER, Counters, cpu_delay_seconds, matrix_rate, package_joules
 
 CPU = torch.device("cpu")
 
@@ -44,16 +43,10 @@ def test_counters_tell_what_came_since_they_were_last_read(monkeypatch: pytest.M
     assert counters.state() == {}
 
 
-def test_waiting_for_a_processor_is_no_sleep(tmp_path: Path) -> None:
+def test_the_delay_of_a_thread_is_what_the_kernel_counts_of_it_if_it_does(tmp_path: Path) -> None:
     (tmp_path / "schedstat").write_text("391930700 314921593 111\n")
     assert cpu_delay_seconds(tmp_path / "schedstat") == pytest.approx(0.314921593)
     (tmp_path / "schedstat").write_text("0 0\n")
     assert cpu_delay_seconds(tmp_path / "schedstat") is None
     assert cpu_delay_seconds(tmp_path / "none") is None
-    before = cpu_delay_seconds()
-    if before is None:
-        pytest.skip("this kernel does not count it")
-    began = time.perf_counter()
-    time.sleep(0.2)
-    after = cpu_delay_seconds()
-    assert after is not None and after - before < time.perf_counter() - began - 0.1
+    assert (cpu_delay_seconds() is not None) == SCHEDULER.is_file()

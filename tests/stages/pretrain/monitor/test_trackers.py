@@ -148,7 +148,7 @@ def test_a_tracker_that_fails_is_told_of_once_and_the_records_go_on(notes: type[
 
 
 def test_a_tracker_that_hangs_holds_nothing_up(
-    notes: type[Notes], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    notes: type[Notes], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     notes.may_go.clear()
     monkeypatch.setattr(module, "MOST_WAITING", 3)
@@ -157,6 +157,7 @@ def test_a_tracker_that_hangs_holds_nothing_up(
     assert len(read_lines(tmp_path / "metrics.jsonl")) == 9
     notes.may_go.set()
     assert len(warnings) == 1 and "too slow" in warnings[0]
+    assert "the tracker notes had not got all steps when the training ended" in capsys.readouterr().err
 
 
 def test_a_tracker_that_cannot_be_is_refused_by_name(tmp_path: Path) -> None:

@@ -99,6 +99,7 @@ def whole() -> tuple[Case, ...]:
         cases += [Case(2, {**layout, "recompute": recompute}) for recompute in RECOMPUTED[2:]]
         cases.append(Case(2, {**layout, "overlap": False}))
         cases += [Case(2, layout, against) for against in ALSO]
+    cases += [Case(4, {**HYBRID, "recompute": recompute}) for recompute in RECOMPUTED[2:]]
     cases += [Case(4, HYBRID, against) for against in ALSO]
     cases += [
         Case(4, {"sharding": sharding, "layers_per_unit": 2, "prefetch_layers": 2})

@@ -12,8 +12,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from accelerate.state import AcceleratorState, GradientState, PartialState
-from accelerate.utils import DistributedType
+from accelerate.state import AcceleratorState, GradientState
 from torch.distributed.tensor import DTensor
 from torch.distributed.tensor.debug import CommDebugMode
 
@@ -22,7 +21,7 @@ from stages.pretrain.checkpoints.tensors import state_digest
 from stages.pretrain.job import Job
 from stages.pretrain.loop import train
 from stages.pretrain.monitor.records import Records
-from stages.pretrain.parallel.spread import reducing
+from stages.pretrain.parallel.spread import reducing, unwrapped
 from stages.pretrain.setup import set_up
 from stages.pretrain.step import Training
 from tests.stages.pretrain.one_step import one_step
@@ -45,10 +44,10 @@ def run(job: Job) -> None:
 
     def hook(point: str, step: int, rank: int, value: Any) -> Any:
         if (point, step) == ("update", 1):
-            for name, parameter in training.model.named_parameters():
+            for name, parameter in unwrapped(training.model).named_parameters():
                 assert parameter.grad is not None, name
                 whole = parameter.grad.full_tensor() if isinstance(parameter.grad, DTensor) else parameter.grad
-                gradients[name.removeprefix("module.")] = (whole * value.item()).numpy(force=True).copy()
+                gradients[name] = (whole * value.item()).numpy(force=True).copy()
         return value
 
     with Records(job.run, writes=training.ranks.is_main) as records:
@@ -105,5 +104,3 @@ def forget() -> None:
     """Let the next training begin with the processes as they are, whatever the last one made of them."""
     AcceleratorState._reset_state()
     GradientState._reset_state()
-    if torch.distributed.is_initialized():
-        PartialState._shared_state["distributed_type"] = DistributedType.MULTI_CPU
