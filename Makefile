@@ -10,7 +10,7 @@ export HF_HUB_DISABLE_TELEMETRY ?= 1
 # Each stage is a process of its own: it must find its modules compiled.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test test-parallel bench lint ui clean
+.PHONY: demo test test-parallel bench chaos lint ui clean
 
 demo: .venv/ready  ## the whole chain on this installation's own documentation, in minutes
 	$(BIN)/python -m flows.pipeline $(RECIPE) $(ARGS)
@@ -25,6 +25,9 @@ bench: bench-chain
 
 bench-%: .venv/ready  ## measure; the last line is one JSON object
 	$(BIN)/python -m tests.benchmarks.$(subst -,_,$*) $(ARGS)
+
+chaos: .venv/ready  ## some 200 faults in trainings on two processes; resumes where it was stopped
+	$(BIN)/python -m tests.chaos $(ARGS)
 
 chaos-chain: .venv/ready  ## kill the whole chain at 20 random moments, on one process and on two
 	$(BIN)/python -m tests.chaos.chain $(ARGS)

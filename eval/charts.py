@@ -25,6 +25,8 @@ WIDTH_INCHES, ROW_INCHES = 7.6, 2.7
 MOST_POINTS = 400  # of a curve; more cannot be told apart on the page
 NEXT_STYLE = (BLUE, "-.")
 STACK_COLORS = (BLUE, ORANGE, GREEN, PINK, SKY, RED)
+LOST_COLORS = (RED, BLUE, ORANGE, PINK, SKY, "#7a5195", "#5c666d")
+LIGHT = (ORANGE, PINK, SKY)  # under black letters
 REST, REST_COLOR = "others", "#8b9398"
 
 
@@ -221,6 +223,43 @@ def funnel(steps: Sequence[str], panels: Mapping[str, Mapping[str, Sequence[floa
             handles, labels, loc="outside lower center", ncols=min(len(labels), 4), frameon=False, fontsize=8,
             labelcolor=INK,
         )  # fmt: skip
+    return figure
+
+
+def time_spent(productive: float, lost: Mapping[str, float]) -> "Figure":
+    """Two bars, each of them a whole: all of the time, and, so that what is small can be seen, what was lost of it.
+    productive, lost by cause: seconds. Causes beyond those that have a colour of their own, the least ones, share
+    one."""
+    figure, (axes,) = _figure(1)
+    figure.set_figheight(ROW_INCHES * 0.75)
+    causes = sorted(lost, key=lambda cause: -lost[cause])
+    own = causes if len(causes) <= len(LOST_COLORS) else causes[: len(LOST_COLORS) - 1]
+    stacks = [("productive", productive, GREEN), *zip(own, (lost[cause] for cause in own), LOST_COLORS, strict=False)]
+    if len(own) < len(causes):
+        stacks.append(
+            (f"{len(causes) - len(own)} {REST}", sum(lost[cause] for cause in causes[len(own) :]), REST_COLOR)
+        )
+    bars = [("all of the time", stacks), ("what was lost", stacks[1:])]
+    for place, (_, parts) in zip((1, 0), bars, strict=True):
+        whole, left = sum(seconds for _, seconds, _ in parts), 0.0
+        for cause, seconds, color in parts if whole else ():
+            share = seconds / whole
+            label = cause.replace("$", r"\$") if place or not productive else None
+            axes.barh(place, share, left=left, color=color, height=0.62, label=label, edgecolor="none")
+            if share > 0.045:
+                ink = "black" if color in LIGHT else "white"
+                where = left + share / 2, place
+                axes.annotate(_percent(share), where, ha="center", va="center", fontsize=7.5, color=ink)
+            left += share
+    axes.set_yticks((1, 0), [name for name, _ in bars])
+    axes.set_xlim(0, 1)
+    axes.xaxis.set_major_formatter(lambda value, position: f"{value:.0%}")
+    axes.grid(visible=False, axis="y")
+    handles, labels = axes.get_legend_handles_labels()
+    figure.legend(
+        handles, labels, loc="outside lower center", ncols=min(len(labels), 4), frameon=False, fontsize=8,
+        labelcolor=INK,
+    )  # fmt: skip
     return figure
 
 

@@ -8,7 +8,19 @@ from prefect.events import emit_event
 from prefect.logging import get_run_logger
 
 LOG_INTERVAL_SECONDS = 1.0
-EMITTED_KINDS = frozenset({"checkpoint.saved", "checkpoint.healthy", "incident", "excluded", "export.refused"})
+EMITTED_KINDS = frozenset(
+    {
+        "checkpoint.saved",
+        "checkpoint.healthy",
+        "incident",
+        "excluded",
+        "group.lost",
+        "group.joined",
+        "store.stalled",
+        "store.recovered",
+        "export.refused",
+    }
+)
 UNLOGGED_KINDS = frozenset({"metric", "progress"})
 
 

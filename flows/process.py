@@ -33,10 +33,16 @@ class StageFailed(RuntimeError):
         self.summary = f"{stage} failed ({how}): " + (said if marker else tail.rpartition("\n")[2])
 
 
-async def run_stage_process(stage: str, arguments: Sequence[str], on_event: Callable[[dict[str, Any]], None]) -> None:
+async def run_stage_process(
+    stage: str,
+    arguments: Sequence[str],
+    on_event: Callable[[dict[str, Any]], None],
+    *,
+    grace_seconds: float = GRACE_SECONDS,
+) -> None:
     """Run `python -m stages.STAGE ARGUMENTS --events` and hand every event to `on_event`. Raises StageFailed with the
     last lines of its standard error. If this coroutine is cancelled, so is the process: SIGTERM, and SIGKILL for what
-    is left after the grace time."""
+    is left after `grace_seconds`."""
     process = await asyncio.create_subprocess_exec(
         sys.executable,
         "-m",
@@ -55,7 +61,7 @@ async def run_stage_process(stage: str, arguments: Sequence[str], on_event: Call
         tail, _ = await asyncio.gather(_tail(process), _events(process, on_event))
         exit_code = await process.wait()
     finally:
-        await _bring_down(process)
+        await _bring_down(process, grace_seconds)
     if exit_code != 0:
         raise StageFailed(stage, exit_code, tail)
 
@@ -74,12 +80,12 @@ async def _tail(process: asyncio.subprocess.Process) -> str:
     return "\n".join(lines)
 
 
-async def _bring_down(process: asyncio.subprocess.Process) -> None:
+async def _bring_down(process: asyncio.subprocess.Process, grace_seconds: float) -> None:
     """End the whole process group; its leader is asked first, since it knows how to leave."""
     if process.returncode is None:
         _signal_group(process.pid, signal.SIGTERM)
         with suppress(TimeoutError):
-            await asyncio.wait_for(process.wait(), GRACE_SECONDS)
+            await asyncio.wait_for(process.wait(), grace_seconds)
     _signal_group(process.pid, signal.SIGKILL)
     await process.wait()
 

@@ -16,7 +16,7 @@ from prefect.client.schemas.objects import State, TaskRun
 
 from data.errors import InputError
 from flows.notify import Notifier
-from flows.process import StageFailed, run_stage_process
+from flows.process import GRACE_SECONDS, StageFailed, run_stage_process
 from stages.errors import BAD_INPUT
 from stages.files import write_atomic
 from stages.fingerprint import digest
@@ -94,11 +94,17 @@ async def _make(
     for name, key in inputs.items():
         arguments += ["--input", f"{name}={key}"]
     try:
-        await run_stage_process(stage, arguments, on_event)
+        await run_stage_process(stage, arguments, on_event, grace_seconds=grace_seconds(run.recipe, stage))
     except StageFailed as error:
         on_event({"kind": "warning", "stage": stage, "text": error.summary})
         raise
     return paths
+
+
+def grace_seconds(recipe: Recipe, stage: str) -> float:
+    """How long a stage that is cancelled may take to leave: a training takes a last checkpoint first."""
+    last_checkpoint: float = getattr(getattr(recipe, stage), "grace_seconds", 0.0)
+    return last_checkpoint + GRACE_SECONDS
 
 
 def _hits(stage: str, run: Run, inputs: dict[str, str]) -> list[Artifact]:

@@ -21,7 +21,9 @@ from rich.text import Text
 from stages.journal import Event
 
 PLAIN_INTERVAL_SECONDS = 5.0
-QUIET_KINDS = frozenset({"progress", "metric", "checkpoint.saved"})
+QUIET_KINDS = frozenset(
+    {"progress", "metric", "account", "checkpoint.saved", "checkpoint.storage", "checkpoint.removed"}
+)
 
 
 class ConsoleListener:
@@ -101,6 +103,24 @@ def _sentence(event: Event) -> str:
             return event["text"] if event["kind"] == "note" else f"warning: {event['text']}"
         case "checkpoint.healthy":
             return f"checkpoint of step {event['step']:,} is healthy ({event['key']})"
+        case "checkpoint.uploaded":
+            return f"checkpoint of step {event['step']:,} is in {event['url']} ({event['seconds']:.1f} s)"
+        case "checkpoint.restored":
+            return f"checkpoint of step {event['step']:,} has been fetched from {event['url']}"
+        case "incident":
+            return f"incident after step {event['step']:,}: {event['cause']}; {event['decision']}"
+        case "excluded":
+            return f"the batch of step {event['step']:,} (draw {event['first']:,}) is left out from here on"
+        case "group.lost":
+            return f"group {event['group']} was lost ({event['cause']}); the others go on"
+        case "group.joined":
+            return f"group {event['group']} trains with the others, after {event['seconds']:.1f} s"
+        case "data.stalled":
+            return f"rank {event['rank']} has waited {event['seconds']:.0f} s for the data of step {event['step']:,}"
+        case "store.stalled" | "store.failing":
+            return f"{event['url']} does not answer, and is tried again ({event['operation']}: {event['error']})"
+        case "store.recovered":
+            return f"{event['url']} answers again after {event['seconds']:.0f} s"
         case "check":
             return f"{event['status']}: {event['name']}: {event['detail']}"
     fields = {name: value for name, value in event.items() if name not in ("time", "stage", "kind")}

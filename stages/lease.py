@@ -28,6 +28,9 @@ from stages.errors import LeaseHeld, LeaseLost
 HEARTBEAT_SECONDS = 5.0
 EXPIRY_SECONDS = 30.0
 
+# Set once a lease of this process was lost: it must not even take the time to leave in good order.
+LOST = threading.Event()
+
 Clock = Callable[[], float]
 
 
@@ -52,7 +55,7 @@ class Lease:
             "owner": uuid.uuid4().hex,
             "host": _host(),
             "pid": os.getpid(),
-            "process_started": psutil.Process().create_time(),
+            "process_started": _started(os.getpid()),
         }
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._beat, name=f"lease {path.name}", daemon=True)
@@ -162,6 +165,7 @@ def is_held(path: Path, clock: Clock = time.time) -> bool:
 def _end_this_process(error: LeaseLost) -> None:
     """The new owner works in the same directory, so the old one must not go on: leave through every `finally`."""
     print(f"error: {error}", file=sys.stderr)
+    LOST.set()
     os.kill(os.getpid(), signal.SIGTERM)
 
 
@@ -191,10 +195,20 @@ def _write(descriptor: int, owner: dict) -> None:
 
 def _is_alive(pid: int, process_started: float) -> bool:
     try:
-        process = psutil.Process(pid)
-        return process.create_time() == process_started and process.status() != psutil.STATUS_ZOMBIE
+        return _started(pid) == process_started and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:
         return False
+
+
+def _started(pid: int) -> float:
+    """When a process was started. Since boot where the kernel says so: the time of day that follows from it moves when
+    the clock is set, also for a process that is already running."""
+    try:
+        return float(
+            Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()[19]
+        )
+    except OSError:
+        return psutil.Process(pid).create_time()
 
 
 @cache

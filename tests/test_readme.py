@@ -7,6 +7,7 @@ import sys
 import tomllib
 from pathlib import Path
 
+from stages.pretrain.config import PretrainConfig
 from stages.recipe import STAGES, load
 
 REPOSITORY = Path(__file__).parents[1]
@@ -20,6 +21,25 @@ def test_the_stage_table_is_the_pipeline() -> None:
 def test_links_lead_somewhere() -> None:
     for target in re.findall(r"\]\(([^)]+)\)", README):
         assert (REPOSITORY / target).exists(), target
+
+
+def test_links_of_the_other_pages_lead_somewhere() -> None:
+    for page in (REPOSITORY / "docs").glob("*.md"):
+        for target in re.findall(r"\]\(([^)]+)\)", page.read_text()):
+            assert (page.parent / target).exists(), f"{page.name}: {target}"
+
+
+def test_settings_that_the_page_on_survival_lists_have_these_defaults() -> None:
+    page = (REPOSITORY / "docs/survival.md").read_text()
+    table = page[page.index("## Settings") : page.index("## More or fewer")]
+    rows = re.findall(r"^\| (`.*?) \| (.*?) \|", table, re.MULTILINE)
+    words = {"true": True, "false": None, "automatic": None, "none": None, "none: all or nothing": None}
+    for names, defaults in rows:
+        settings, values = re.findall(r"`(\w+)`", names), defaults.split(", ")
+        for name, value in zip(settings, values, strict=True):
+            default = PretrainConfig.model_fields[name].default
+            assert (default or None) == words.get(value, value) or str(default) in (value, f"{value}.0"), name
+    assert len(rows) >= 9
 
 
 def test_the_commands_on_the_store_exist() -> None:

@@ -14,31 +14,17 @@ import random
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from copy import deepcopy
 from typing import Any
 
 import numpy as np
 
 from data.errors import InputError
 from data.shards.cache import BlockCache
+from data.shards.file_system import LASTING, file_system
 from data.shards.streams import Block
 
 ATTEMPTS = 8
 FIRST_DELAY_SECONDS, LONGEST_DELAY_SECONDS = 0.2, 5.0
-# Attempts are counted here and in no layer below: with the defaults of s3fs and botocore, which multiply, one read of a
-# server that resets every connection is 250 requests in three minutes.
-OPTIONS: Mapping[str, dict[str, Any]] = {
-    "s3": {
-        "config_kwargs": {
-            "retries": {"total_max_attempts": 1},
-            "connect_timeout": 10,
-            "read_timeout": 30,
-            "max_pool_connections": 64,
-        }
-    }
-}
-# What no later attempt can mend, or is a mistake of ours.
-LASTING = (InputError, AssertionError, AttributeError, ImportError, NameError, TypeError)
 
 
 class RemoteShards:
@@ -60,21 +46,12 @@ class RemoteShards:
         options: of the fsspec file system, besides or instead of those in OPTIONS. Raises InputError if there is no
         such file system.
         """
-        from fsspec.core import split_protocol, url_to_fs
-
         self.num_retries = 0
         self._url = url.rstrip("/")
         self._cache = cache
         self._attempts = attempts
         self._sleep = sleep
-        try:
-            defaults = OPTIONS.get(split_protocol(url)[0] or "", {})
-            chosen = {**_merged(defaults, options or {}), "skip_instance_cache": True}
-            self._file_system, self._root = url_to_fs(self._url, **chosen)
-        except (ImportError, ValueError) as error:
-            raise InputError(f"no file system for {url}: {error}") from error
-        if hasattr(self._file_system, "retries"):  # s3fs, gcsfs
-            self._file_system.retries = 1
+        self._file_system, self._root = file_system(self._url, options or {})
         self._pool = ThreadPoolExecutor(readers, thread_name_prefix="block reader")
 
     def open(self, blocks: Sequence[Block]) -> list[np.ndarray]:
@@ -125,12 +102,3 @@ class RemoteShards:
             raise InputError(f"{self._url}/{block.shard} is missing; copy the shards of this index there") from error
         except PermissionError as error:
             raise InputError(f"{self._url}/{block.shard} may not be read with these credentials") from error
-
-
-def _merged(defaults: Mapping[str, Any], chosen: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings chosen, and those of the defaults that they do not name; a copy, as botocore writes into them."""
-    merged = deepcopy({**defaults, **chosen})
-    for name, value in defaults.items():
-        if isinstance(value, Mapping) and isinstance(chosen.get(name), Mapping):
-            merged[name] = _merged(value, chosen[name])
-    return merged

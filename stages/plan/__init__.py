@@ -11,7 +11,7 @@ __all__ = ["STAGE", "PlanConfig"]
 
 STAGE = Stage(
     name="plan",
-    revision=5,
+    revision=6,
     config=PlanConfig,
     inputs={"tokens": One("pretokenize")},
     run=run,

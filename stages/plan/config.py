@@ -10,6 +10,7 @@ from stages.store import Store
 
 LAYOUT_FIELDS = (
     *("num_processes", "micro_batch_sequences", "attention", "keep_local", "device", "compile", "loss_chunk_tokens"),
+    *("keep_every", "asynchronous_checkpoints"),
     *("sharding", "shard_processes", "overlap", "prefetch_layers", "layers_per_unit"),
     *("recompute", "recompute_keep", "recompute_kept_share", "offload_optimizer"),
 )
@@ -23,6 +24,12 @@ class PlanConfig(StageConfig):
         gt=0,
         description="Warn where a domain is repeated more often; up to 4 epochs are about as good as new text "
         "(Muennighoff et al., Scaling Data-Constrained Language Models, 2023)",
+    )
+    step_seconds: float | None = Field(
+        None,
+        gt=0,
+        description="Seconds that a step takes, as preflight or an earlier run has measured them; with them the plan "
+        "says how far apart durable checkpoints are in time, and warns if that is unwise",
     )
 
 

@@ -19,7 +19,7 @@ from stages.plan.activations import (
     mask_bytes_per_token,
     residual_bytes,
 )
-from stages.plan.states import held_state_bytes
+from stages.plan.states import all_state_bytes, held_state_bytes
 from stages.pretrain.config import ModelConfig, PretrainConfig
 from stages.pretrain.model.counts import parameters, shapes
 from stages.pretrain.parallel.layout import Layout, layout_of
@@ -35,8 +35,9 @@ class Memory:
     """Bytes of one process. copies: weights in the type of the matrix products, which are whole where FSDP has gathered
     them, and gradients that are not reduced yet. mask: of attention, while it is made. loss: scores of a chunk of
     tokens, and the gradients that the loss makes with them. update: what the optimizer needs for a while, when the
-    activations are gone. host: weights, gradients and states that lie on the host instead of the GPU; the others are
-    0 then. process: what is there without a model.
+    activations are gone. staging: the copy of weights and states from which a checkpoint is written. host: what lies on
+    the host instead of the GPU: that copy, and with offload_optimizer weights, gradients and states; these are 0 above
+    then. process: what is there without a model.
     """
 
     weights: int
@@ -47,6 +48,7 @@ class Memory:
     mask: int
     loss: int
     update: int
+    staging: int
     host: int
     process: int
 
@@ -69,7 +71,8 @@ def memory(model: ModelConfig, pretrain: PretrainConfig, vocabulary_size: int) -
     rows = min(pretrain.micro_batch_sequences, mine)
     tokens, accumulates = rows * pretrain.sequence_tokens, mine > rows
     states = held_state_bytes(model, pretrain, layout, vocabulary_size)
-    on_host = pretrain.offload_optimizer
+    on_host, on_gpu = pretrain.offload_optimizer, pretrain.device == "cuda"
+    staging = staging_bytes(model, pretrain, layout, vocabulary_size)
     return Memory(
         weights=0 if on_host else FLOAT_BYTES * shard,
         gradients=0 if on_host else FLOAT_BYTES * shard,
@@ -79,9 +82,19 @@ def memory(model: ModelConfig, pretrain: PretrainConfig, vocabulary_size: int) -
         mask=tokens * mask_bytes_per_token(pretrain),
         loss=loss_bytes(model, pretrain, layout, vocabulary_size, tokens=tokens, accumulates=accumulates),
         update=0 if on_host else update_bytes(model, pretrain, layout, vocabulary_size),
-        host=2 * FLOAT_BYTES * shard + states if on_host else 0,
+        staging=0 if on_gpu else staging,
+        host=(2 * FLOAT_BYTES * shard + states if on_host else 0) + (staging if on_gpu else 0),
         process=PROCESS_BYTES,
     )
+
+
+def staging_bytes(model: ModelConfig, pretrain: PretrainConfig, layout: Layout, vocabulary_size: int) -> int:
+    """What a process copies when a checkpoint is begun: an even share of weights and states, since each number is
+    written by one process."""
+    if not pretrain.asynchronous_checkpoints:
+        return 0
+    weights = FLOAT_BYTES * parameters(model, vocabulary_size).total
+    return -(-(weights + all_state_bytes(model, pretrain, vocabulary_size)) // layout.num_processes)
 
 
 def weight_copies(

@@ -7,6 +7,7 @@ from typing import Any
 from data.order.batches import SampleOrder
 from data.order.packing import bucket_sequences
 from stages.pretrain.batches.phases import train_phases
+from stages.pretrain.checkpoints.retention import num_kept
 from stages.pretrain.config import LENGTH_BUCKETS, PretrainConfig
 
 
@@ -77,17 +78,26 @@ def reading(pretrain: PretrainConfig, domains: Mapping[str, Mapping[str, Any]], 
 @dataclass(frozen=True, kw_only=True)
 class Disk:
     """bytes_each: of one checkpoint. durable: checkpoints that become artifacts. total_bytes: the most that the run
-    holds at any time.
+    holds on this machine at any time. remote, remote_bytes: checkpoints that durable_url holds at the end, if it is
+    set, and what they take.
     """
 
     bytes_each: int
     durable: int
     total_bytes: int
+    remote: int
+    remote_bytes: int
 
 
 def disk(pretrain: PretrainConfig, state_bytes: int) -> Disk:
     """All durable checkpoints, the local ones that are kept, one to roll back to, and one that is being written.
     state_bytes: of weights and all that the optimizer keeps, over all processes."""
-    durable = len(pretrain.durable_steps())
-    most = state_bytes * (durable + pretrain.keep_local + 2)
-    return Disk(bytes_each=state_bytes, durable=durable, total_bytes=most)
+    steps = pretrain.durable_steps()
+    remote = num_kept(steps, newest=pretrain.keep_local, keep_every=pretrain.keep_every)
+    return Disk(
+        bytes_each=state_bytes,
+        durable=len(steps),
+        total_bytes=state_bytes * (len(steps) + pretrain.keep_local + 2),
+        remote=remote,
+        remote_bytes=state_bytes * remote,
+    )

@@ -13,6 +13,7 @@ from stages.plan.config import PlanConfig
 from stages.plan.memory import memory
 from stages.plan.schedule import disk, reading
 from stages.plan.states import all_state_bytes
+from stages.pretrain.checkpoints.cadence import advice
 from stages.pretrain.config import ModelConfig, PretrainConfig
 from stages.pretrain.model.counts import flops, parameters
 
@@ -29,6 +30,7 @@ def run(config: PlanConfig, inputs: Inputs, out: Path, journal: Journal) -> Fact
         padded_vocabulary_size=found["padded_vocabulary_size"],
         domains=found["domains"],
         most_epochs=config.most_epochs,
+        step_seconds=config.step_seconds,
     )
     for warning in facts["warnings"]:
         journal.warning(warning)
@@ -44,9 +46,11 @@ def make_plan(
     padded_vocabulary_size: int,
     domains: Mapping[str, Mapping[str, Any]],
     most_epochs: float,
+    step_seconds: float | None = None,
 ) -> dict[str, Any]:
     """All figures. Bytes, tokens and FLOPs are whole numbers. domains: as the facts of pretokenize say. Raises
-    InputError for a mixture that cannot be served, and for sequences that are too long for the model.
+    InputError for a mixture that cannot be served, and for sequences that are too long for the model. step_seconds: of
+    a step, where they have been measured.
 
     FLOPs are those of the longest sequences, and `tokens` counts padding too.
     """
@@ -58,6 +62,7 @@ def make_plan(
     states = all_state_bytes(model, pretrain, padded_vocabulary_size)
     store = disk(pretrain, FLOAT_BYTES * count.total + states)
     tokens = pretrain.total_places
+    cadence = advice(pretrain, num_steps=pretrain.num_steps, step_seconds=step_seconds) if step_seconds else None
     return {
         "vocabulary_size": vocabulary_size,
         "padded_vocabulary_size": padded_vocabulary_size,
@@ -71,5 +76,6 @@ def make_plan(
         "domains": {domain: asdict(figures) for domain, figures in read.domains.items()},
         "packing": {"kind": pretrain.packing, "sequences": "exact" if read.exact else "at least"},
         "checkpoints": asdict(store),
-        "warnings": list(read.warnings),
+        "cadence": asdict(cadence) if cadence else None,
+        "warnings": [*read.warnings, *([cadence.warning] if cadence and cadence.warning else [])],
     }

@@ -11,12 +11,14 @@ from pydantic import Field, model_validator
 
 from data.errors import InputError
 from stages.config import StageConfig, runtime, shared
+from stages.pretrain.checkpoints.settings import CheckpointSettings
 from stages.pretrain.memory.settings import MemorySettings
 from stages.pretrain.model.settings import ComputeSettings
 from stages.pretrain.model.shape import ModelConfig
 from stages.pretrain.monitor.settings import MonitorSettings
 from stages.pretrain.optimise.settings import OptimiseSettings
 from stages.pretrain.parallel.settings import SHARDED, ParallelSettings
+from stages.pretrain.supervision.settings import SupervisionSettings
 
 LENGTH_BUCKETS = "length-buckets"
 
@@ -42,7 +44,15 @@ class LengthPhase(StageConfig):
     longest_tokens: int = Field(ge=1, description="Tokens in the longest sequence, a power of two")
 
 
-class PretrainConfig(ComputeSettings, OptimiseSettings, MemorySettings, ParallelSettings, MonitorSettings):
+class PretrainConfig(
+    ComputeSettings,
+    OptimiseSettings,
+    MemorySettings,
+    ParallelSettings,
+    MonitorSettings,
+    CheckpointSettings,
+    SupervisionSettings,
+):
     """How the model is trained. Batch sizes are those of the global batch, whatever the number of processes."""
 
     model: ModelConfig = shared(ModelConfig)
@@ -87,37 +97,8 @@ class PretrainConfig(ComputeSettings, OptimiseSettings, MemorySettings, Parallel
     )
     seed: int = Field(1, ge=0, lt=2**63, description="Seed of the initial weights and of the order of the data")
 
-    checkpoint_every_steps: int = Field(
-        200, ge=1, description="A durable checkpoint after every so many steps, and after the last"
-    )
-    healthy_steps: int = Field(
-        10, ge=1, description="Clean steps after a checkpoint (for the last one: before it) that make it healthy"
-    )
-    heldout_sequences: int = Field(
-        64, ge=1, description="Held-out sequences whose loss is measured at each durable checkpoint"
-    )
-    heldout_max_ratio: float = Field(
-        1.2,
-        gt=1,
-        description="The last checkpoint is unhealthy if its held-out loss is above the one before times this",
-    )
-
     device: Literal["auto", "cpu", "cuda"] = runtime(
         "auto", rounding=True, description="Where to train; auto: on GPUs if there are any"
-    )
-    checkpoint_seconds: float = runtime(
-        60.0, gt=0, description="Seconds between local checkpoints, which are there for restarts only"
-    )
-    keep_local: int = runtime(
-        2,
-        ge=1,
-        description="Newest local checkpoints to keep, beside durable ones to be published and one to roll back to",
-    )
-    max_relaunches: int = runtime(
-        3, ge=0, description="Relaunches in a row, without getting further, before the run is given up"
-    )
-    max_exclusions: int = runtime(
-        3, ge=0, description="Batches to leave out, one for each step that stays not finite when it is replayed"
     )
     prefetch_batches: int = runtime(4, ge=1, description="Batches that are read ahead")
     reader_threads: int = runtime(2, ge=1, description="Threads that read ahead, in each process")
@@ -137,6 +118,16 @@ class PretrainConfig(ComputeSettings, OptimiseSettings, MemorySettings, Parallel
             raise ValueError(
                 f"pretrain.num_processes = {self.num_processes} is more than {setting}, {smallest}: some processes "
                 "would have nothing to do; lower the one or raise the other"
+            )
+        if self.redundant and self.least_processes is not None:
+            raise ValueError(
+                "pretrain.least_processes does not go with pretrain.redundant, where the groups that are left go on in "
+                "any case: leave one out"
+            )
+        if self.least_processes is not None and self.least_processes > self.num_processes:
+            raise ValueError(
+                f"pretrain.least_processes = {self.least_processes} is more than pretrain.num_processes = "
+                f"{self.num_processes}: lower it"
             )
         _require_positive("pretrain.mixture", self.mixture)
         _require_ascending("pretrain.mixture_schedule", [phase.from_step for phase in self.mixture_schedule])

@@ -13,6 +13,15 @@ runs/<key>/
   incidents.jsonl           one line for each attempt that did not end well, and what was done about it
   excluded.json             batches that are left out (see stages.pretrain.batches.exclusions)
   failures/rank-<n>.json    why a process of the last attempt ended
+  beats                     what each process says of itself while it runs (see stages.pretrain.supervision.beats)
+  stacks/rank-<n>.txt       where the processes were in the last hang; rank-<n>.json: their last collective operations
+  processes                 how many processes may run, if someone has put a number there (elastic runs)
+  request.json              there while the supervisor wants the processes to leave
+  rendezvous/               files by which the processes of the last attempt met
+  redundancy/               how replica groups find each other (see stages.pretrain.parallel.redundant_members)
+  attempts.jsonl            begins and ends of attempts, alive.json: the supervisor's last sign of life, from which
+                            follows where the time went (see stages.pretrain.supervision.account)
+  saves.jsonl               one line for each checkpoint: what it cost (see stages.pretrain.checkpoints.saver)
   checkpoints/step-<n>/     see stages.pretrain.checkpoints.checkpoint
 """
 
@@ -79,6 +88,34 @@ class RunDirectory:
         return self.path / "failures"
 
     @property
+    def beats(self) -> Path:
+        return self.path / "beats"
+
+    @property
+    def stacks(self) -> Path:
+        return self.path / "stacks"
+
+    @property
+    def processes(self) -> Path:
+        return self.path / "processes"
+
+    @property
+    def request(self) -> Path:
+        return self.path / "request.json"
+
+    @property
+    def rendezvous(self) -> Path:
+        return self.path / "rendezvous"
+
+    @property
+    def redundancy(self) -> Path:
+        return self.path / "redundancy"
+
+    @property
+    def saves(self) -> Path:
+        return self.path / "saves.jsonl"
+
+    @property
     def checkpoints(self) -> Path:
         return self.path / "checkpoints"
 
@@ -91,7 +128,9 @@ class Job(BaseModel):
     """One attempt at one training run. Paths are absolute.
 
     `tokens`: folder with train/ and heldout/ token shards. `padded_vocabulary_size`: rows of the embedding.
-    `resume_step`: the checkpoint to load; 0: begin from the seeded weights. `excluded`: ranges of draws to leave out.
+    `config.num_processes`: of this attempt. `resume_step`: the checkpoint to load; 0: begin from the seeded weights.
+    `verified`: whether every byte of it has just been found to be as it was written. `checkpoint_seconds`: between
+    local checkpoints; none: as the settings say. `excluded`: ranges of draws to leave out.
     `hook`: `module:function` of a fault injector (see `stages.pretrain.faults`); empty outside tests.
     """
 
@@ -106,6 +145,8 @@ class Job(BaseModel):
     data_fingerprint: str
     directory: str
     resume_step: int = 0
+    verified: bool = False
+    checkpoint_seconds: float | None = None
     excluded: Draws = ()
     hook: str = ""
 
@@ -120,10 +161,6 @@ class Job(BaseModel):
     @classmethod
     def read(cls, path: Path) -> Self:
         return cls.model_validate_json(path.read_text(encoding="utf-8"))
-
-    def at(self, resume_step: int, excluded: Draws) -> Self:
-        """The same job, beginning from another checkpoint and leaving out these draws."""
-        return self.model_copy(update={"resume_step": resume_step, "excluded": excluded})
 
 
 def make_job(

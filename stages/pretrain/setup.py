@@ -4,13 +4,16 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from data.order.loader import BatchLoader
 from stages.pretrain.batches.exclusions import before
 from stages.pretrain.batches.feed import Feed
 from stages.pretrain.batches.sequences import Sequences, open_heldout, open_train
-from stages.pretrain.checkpoints import checkpoint
+from stages.pretrain.checkpoints import checkpoint, measured
+from stages.pretrain.checkpoints.cadence import LEAST_LOCAL_SECONDS
 from stages.pretrain.checkpoints.checkpoint import StepState
+from stages.pretrain.checkpoints.saver import Saver
 from stages.pretrain.config import PretrainConfig
-from stages.pretrain.faults import load_hook
+from stages.pretrain.faults import Hook, load_hook
 from stages.pretrain.job import Job
 from stages.pretrain.memory import recompute
 from stages.pretrain.memory.precision import Precision, convert, precision_of
@@ -24,19 +27,29 @@ from stages.pretrain.monitor.monitor import Monitor
 from stages.pretrain.optimise.optimizer import build_optimizer
 from stages.pretrain.parallel.layout import layout_of
 from stages.pretrain.parallel.ranks import Ranks
+from stages.pretrain.parallel.redundant import Replicas
+from stages.pretrain.parallel.redundant_groups import Place, of_group
+from stages.pretrain.parallel.redundant_members import Membership
 from stages.pretrain.parallel.spread import spread, start
-from stages.pretrain.parallel.timeouts import Timeouts, process_groups
+from stages.pretrain.parallel.timeouts import Timeouts, set_timeouts
 from stages.pretrain.step import Training
+from stages.pretrain.supervision.beats import Heart
+from stages.pretrain.supervision.notices import Requests
 
 if TYPE_CHECKING:
+    import torch
     from transformers import PretrainedConfig, PreTrainedModel
 
 
-def set_up(job: Job) -> tuple[Training, StepState]:
+def set_up(job: Job, heart: Heart | None = None) -> tuple[Training, StepState]:
     """Join the other ranks, open the data, build and spread the model, and load the checkpoint that the job names.
 
     Raises InputError for data or a checkpoint that cannot be used, CheckpointError for a damaged one.
     """
+    place = Place.here() if job.config.redundant else None
+    if place is not None:
+        job = job.model_copy(update={"config": of_group(job.config)})
+    joins = place is not None and place.joins
     config = job.config
     layout = layout_of(config)
     accelerator, ranks = start(config, layout)
@@ -55,12 +68,16 @@ def set_up(job: Job) -> tuple[Training, StepState]:
         on_meta(job, shape),
         config,
         layout,
-        materialise=allocate if job.resume_step else first_weights,  # a checkpoint brings its own
+        materialise=allocate if job.resume_step or joins else first_weights,  # a checkpoint, or others, bring theirs
     )
+    set_timeouts(config, model)
     model.train()
     optimizer = build_optimizer(config, config.model.resolved(), model, layout)
     optimizer.create_state()
 
+    hook = load_hook(job.hook)
+    deal = partial(dealt, config, train, ranks.device)
+    loader, train_feed = deal(ranks.rank, ranks.size)
     training = Training(
         config=config,
         ranks=ranks,
@@ -68,20 +85,33 @@ def set_up(job: Job) -> tuple[Training, StepState]:
         optimizer=optimizer,
         precision=precision,
         attention=attention(config, train, precision),
-        train=train.loader(rank=ranks.rank, world_size=ranks.size),
-        train_feed=feed(config, train, ranks),
+        train=loader,
+        train_feed=train_feed,
         heldout=heldout.loader(rank=ranks.rank, world_size=ranks.size),
-        heldout_feed=feed(config, heldout, ranks),
+        heldout_feed=feed(config, heldout, ranks.device, world_size=ranks.size),
         heldout_attention=attention(config, heldout, precision),
         draw=train.order.draw,
         excluded=job.excluded,
         checkpoints=job.run.checkpoints,
-        model_config=config_values(shape),
+        checkpoint_seconds=job.checkpoint_seconds or config.checkpoint_seconds or LEAST_LOCAL_SECONDS,
+        local_seconds=partial(measured.local_seconds, config, job.run),
+        saver=Saver(
+            job.run.checkpoints,
+            ranks,
+            config_values(shape),
+            asynchronous=config.asynchronous_checkpoints,
+            log=job.run.saves,
+            timeout_seconds=config.collective_timeout_seconds,
+            hook=hook,
+        ),
         monitor=Monitor(config=config, ranks=ranks, model=model, vocabulary_size=job.padded_vocabulary_size),
-        timeouts=Timeouts(config, ranks, process_groups(model)),
-        hook=load_hook(job.hook),
+        timeouts=Timeouts(config, heart),
+        requests=Requests(job.run.request),
+        hook=hook,
+        replicas=None if place is None else replicas(job, place, ranks, hook),
+        deal=deal,
     )
-    return training, first_state(job, training)
+    return training, first_state(job, training, joins=joins)
 
 
 def on_meta(job: Job, shape: "PretrainedConfig") -> "PreTrainedModel":
@@ -99,9 +129,10 @@ def on_meta(job: Job, shape: "PretrainedConfig") -> "PreTrainedModel":
     return model
 
 
-def first_state(job: Job, training: Training) -> StepState:
-    """The state to train from; that of the checkpoint which the job names is loaded."""
-    if not job.resume_step:
+def first_state(job: Job, training: Training, *, joins: bool = False) -> StepState:
+    """The state to train from; that of the checkpoint which the job names is loaded. joins: it is to be received, so
+    that this one does not count."""
+    if joins or not job.resume_step:
         return StepState(
             step=0,
             tokens_seen=0,
@@ -115,6 +146,7 @@ def first_state(job: Job, training: Training) -> StepState:
         training.tensors(),
         data_fingerprint=job.data_fingerprint,
         excluded=before(job.excluded, training.draw(job.resume_step - 1)),
+        verified=job.verified,
     )
 
 
@@ -123,10 +155,30 @@ def attention(config: PretrainConfig, sequences: Sequences, precision: Precision
     return Attention(config.attention, sequences.needs_mask, precision.dtype)
 
 
-def feed(config: PretrainConfig, sequences: Sequences, ranks: Ranks) -> Feed:
-    """What brings the batches of `sequences` to this rank's device."""
+def feed(config: PretrainConfig, sequences: Sequences, device: "torch.device", *, world_size: int) -> Feed:
+    """What brings this rank's part of the batches of `sequences` to its device."""
     return Feed(
-        device=ranks.device,
+        device=device,
         micro_batch_tokens=config.micro_batch_sequences * config.sequence_tokens,
-        world_size=ranks.size,
+        world_size=world_size,
+    )
+
+
+def dealt(
+    config: PretrainConfig, sequences: Sequences, device: "torch.device", rank: int, size: int
+) -> tuple[BatchLoader, Feed]:
+    """What reads the rows of one rank among `size`, and what brings them to the device."""
+    loader = sequences.loader(rank=rank, world_size=size)
+    return loader, feed(config, sequences, device, world_size=size)
+
+
+def replicas(job: Job, place: Place, ranks: Ranks, hook: Hook) -> Replicas:
+    """The other groups of a redundant training, which this one has still to meet."""
+    return Replicas(
+        Membership(job.run.redundancy, group=place.group, rank=ranks.rank),
+        ranks,
+        has_state=not place.joins,
+        seconds=job.config.collective_timeout_seconds,
+        bucket_bytes=job.config.bucket_bytes,
+        hook=hook,
     )

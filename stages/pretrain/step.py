@@ -8,12 +8,14 @@ the refusal of what is not finite among them, happens on the device.
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from enum import Enum
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from data.order.loader import BatchLoader
 from stages.pretrain.batches.exclusions import Draws
 from stages.pretrain.batches.feed import Fed, Feed
+from stages.pretrain.checkpoints.saver import Saver
 from stages.pretrain.checkpoints.tensors import Held, model_tensors
 from stages.pretrain.config import PretrainConfig
 from stages.pretrain.faults import Hook
@@ -25,11 +27,15 @@ from stages.pretrain.optimise.norms import squared_norms
 from stages.pretrain.optimise.optimizer import Optimizer
 from stages.pretrain.optimise.schedule import learning_rate
 from stages.pretrain.parallel.ranks import Ranks
+from stages.pretrain.parallel.redundant_loop import gradients
 from stages.pretrain.parallel.spread import reducing
+from stages.pretrain.supervision.beats import Phase
+from stages.pretrain.supervision.notices import Requests
 
 if TYPE_CHECKING:
     import torch
 
+    from stages.pretrain.parallel.redundant import Replicas
     from stages.pretrain.parallel.timeouts import Timeouts
 
 NORM_EPSILON = 1e-6  # added to the norm that is clipped by, as torch's clip_grad_norm_ does
@@ -47,8 +53,10 @@ class NonFinite(RuntimeError):
 @dataclass(frozen=True, kw_only=True)
 class Training:
     """Everything that a step, and the loop around it, works with on this rank. draw: of a step counted from 0;
-    excluded: those that no step takes. Held-out rows may hold several documents even where training rows do not, so
-    each has its attention."""
+    excluded: those that no step takes. checkpoint_seconds: between local checkpoints at first; local_seconds: later, by
+    what was measured up to a step, if anything was. Held-out rows may hold several documents even where training rows
+    do not, so each has its attention. replicas: the other groups of a redundant training, of which `ranks` is one;
+    deal: what reads and feeds the rows of a place among so many."""
 
     config: PretrainConfig
     ranks: Ranks
@@ -64,14 +72,43 @@ class Training:
     draw: Callable[[int], int]
     excluded: Draws
     checkpoints: Path
-    model_config: dict[str, Any]
+    checkpoint_seconds: float
+    local_seconds: Callable[[int], float | None]
+    saver: Saver
     monitor: Monitor
     timeouts: "Timeouts"
+    requests: Requests
     hook: Hook
+    replicas: "Replicas | None" = None
+    deal: Callable[[int, int], tuple[BatchLoader, Feed]] | None = None
+
+    @property
+    def place(self) -> "Ranks | Replicas":
+        """This rank among all that the rows of a batch are dealt to."""
+        return self.ranks if self.replicas is None else self.replicas
+
+    @property
+    def writes(self) -> bool:
+        """Whether this rank takes part in saving checkpoints."""
+        return self.replicas is None or self.replicas.writes
+
+    @property
+    def is_main(self) -> bool:
+        """Whether this rank is the one whose wish counts, and that writes records."""
+        return self.ranks.is_main and self.writes
 
     def tensors(self) -> "dict[str, torch.Tensor | Held]":
         """All tensors of the training state, sharing memory with model and optimizer."""
         return model_tensors(self.model) | self.optimizer.tensors()
+
+
+class Wish(Enum):
+    """What the main rank wants to be done after a step: nothing, a local checkpoint, or a last one before all ranks
+    leave."""
+
+    NOTHING = 0
+    SAVE = 1
+    LEAVE = 2
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,7 +121,7 @@ class StepResult:
     tokens: int
     loss: float | None
     gradient_norm: float | None
-    save_wanted: bool
+    wish: Wish
     waited_seconds: float
     overflow: bool
     group_norms: dict[str, float]
@@ -97,17 +134,17 @@ def train_step(
     *,
     step: int,
     loss_scale: float = 1.0,
-    save_wanted: bool = False,
+    wish: Wish = Wish.NOTHING,
     waited_seconds: float = 0.0,
 ) -> Numbers:
     """Launch one optimizer step on this rank's rows of the global batch; `result` reads its numbers.
 
-    save_wanted: the main rank's wish for a local checkpoint; waited_seconds: how long this rank has waited for the
-    batch. All ranks learn both with the loss.
+    wish: that of the main rank counts; waited_seconds: how long this rank has waited for the batch. All ranks learn
+    both with the loss.
     """
     import torch
 
-    config, ranks, model = training.config, training.ranks, training.model
+    config, ranks, model, place = training.config, training.ranks, training.model, training.place
     places = batch.places
 
     # 1. Forward and backward, one micro-batch at a time. The gradient is of the sum over all targets divided by the
@@ -127,9 +164,12 @@ def train_step(
         local += torch.stack((objective.detach(), loss.detach()))
 
     # 2. The sums over all ranks, with the same bits on each of them. Waits have a place each, which keeps them apart.
-    waits = [waited_seconds if rank == ranks.rank else 0.0 for rank in range(ranks.size)]
-    host = ranks.tensor([batch.num_targets, float(save_wanted and ranks.is_main), *waits])
+    waits = [waited_seconds if rank == place.rank else 0.0 for rank in range(place.size)]
+    host = ranks.tensor([batch.num_targets, wish.value if training.is_main else 0.0, *waits])
     sums = ranks.sum(torch.cat((local, host)))
+    if training.replicas is not None:  # those and the gradients; if a group is lost, nothing has changed
+        with training.timeouts.relaxed(Phase.GROUPS):
+            sums = training.replicas.sum(gradients(model), sums)
     targets = sums[2].clamp(min=1.0)
 
     # 3. The norm of the gradient of the mean loss, of each group of parameters and of all.
@@ -143,8 +183,9 @@ def train_step(
     skip = ~(finite & (sums[2] > 0))
     factor = to_mean * (config.gradient_clip_norm / (norm + NORM_EPSILON)).clamp(max=1.0)
 
-    # 5. Scale and clip, update, and free the gradients.
+    # 5. Scale and clip, update, and free the gradients. A checkpoint under way has its copy of the weights before.
     training.hook("update", step, ranks.rank, to_mean)
+    training.saver.staged()
     updates = training.optimizer.step(
         learning_rate=learning_rate(config, step), factor=factor, skip=skip, measure=training.monitor.sampled(step)
     )
@@ -156,7 +197,7 @@ def train_step(
             "objective": sums[0],
             "loss": sums[1],
             "targets": sums[2],
-            "saves": sums[3],
+            "wish": sums[3],
             "waited": sums[4:].max(),
             "norm": norm,
             **{f"gradient/{group}": square.sqrt() * to_mean for group, square in squares.items()},
@@ -181,7 +222,7 @@ def result(training: Training, numbers: Numbers, *, step: int, draw: int) -> Ste
         tokens=tokens,
         loss=loss / tokens if tokens else None,
         gradient_norm=norm if is_whole else None,
-        save_wanted=read.pop("saves") > 0,
+        wish=Wish(round(read.pop("wish"))),
         waited_seconds=read.pop("waited"),
         overflow=overflow,
         group_norms=groups if is_whole else {},

@@ -17,7 +17,7 @@ from stages.pretrain.batches.exclusions import Draws
 from stages.pretrain.checkpoints import checkpoint
 from stages.pretrain.config import LENGTH_BUCKETS, ModelConfig, PretrainConfig
 from stages.pretrain.job import make_job, read_lines
-from stages.pretrain.supervision.attempt import Workers, explain, log_tail
+from stages.pretrain.supervision.attempt import log_tail, train_once
 
 MOST_DRAWS = 20_000
 
@@ -54,12 +54,9 @@ def trial(
         tokens_digest=found.digest,
         config_fingerprint="trial",
         directory=directory,
-    ).at(0, skipped)
+    ).model_copy(update={"excluded": skipped})
     assert not any(directory.iterdir()), f"{directory} is not empty"
-    job.write()
-    with Workers(job) as workers:
-        returned = workers.wait(lambda: None)
-    end = explain(job.run, returned)
+    end = train_once(job)
     if end.code == BAD_INPUT:
         raise InputError(end.cause)
     if end.code == TRY_AGAIN or end.code < 0:

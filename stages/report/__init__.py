@@ -9,7 +9,7 @@ from stages.report.stage import run
 
 STAGE = Stage(
     name="report",
-    revision=4,
+    revision=5,
     config=ReportConfig,
     inputs={
         "corpus": One("curate"),

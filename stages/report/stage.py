@@ -7,7 +7,7 @@ from typing import Any
 from stages.base import Facts, Inputs
 from stages.journal import Journal
 from stages.preflight.checks import FILE as CHECKS_FILE
-from stages.report import curation, training, view
+from stages.report import curation, survival, training, view
 from stages.report.config import ReportConfig
 from stages.store import Artifact
 
@@ -66,6 +66,12 @@ def draw(inputs: Inputs, evaluations: list[Artifact]) -> dict[str, str]:
     ):
         if curves:
             figures[name] = charts.curves(curves, log=name == "norms"), label
+    account = survival.account(inputs["pretrain"])
+    if account:
+        figures["survival"] = (
+            charts.time_spent(account["productive_seconds"], account["lost_seconds"]),
+            "Where the time of the training went",
+        )
     corpus = inputs["corpus"].facts
     for kind, panels in curation.funnels(corpus, inputs["tokens"].facts, inputs["tokenizer"].facts).items():
         figures[f"funnel_{kind}"] = (
@@ -113,11 +119,13 @@ def render(*, title: str, inputs: Inputs, last: Artifact | None, charts: dict[st
         "count": count,
         "size": size,
         "seconds": seconds,
+        "milliseconds": milliseconds,
         "percent": percent,
         "share": share,
         "ratio": ratio,
     }
     corpus, pretrain, export = inputs["corpus"].facts, inputs["pretrain"], inputs["export"]
+    account = survival.account(pretrain)
     return environment.get_template("page.html").render(
         title=title,
         charts={name: Markup(svg) for name, svg in charts.items()},
@@ -142,6 +150,8 @@ def render(*, title: str, inputs: Inputs, last: Artifact | None, charts: dict[st
         mixture=curation.mixture_rows(inputs["plan"].facts, pretrain.facts),
         tokenizer=inputs["tokenizer"].facts,
         packing=view.packing_rows(pretrain.facts),
+        survival=account,
+        time_rows=survival.time_rows(account) if account else [],
         settings=view.chosen_settings(pretrain),
         plan=view.plan_rows(inputs["plan"].facts, pretrain),
         warnings=inputs["plan"].facts["warnings"],
@@ -174,6 +184,11 @@ def seconds(value: float | None) -> str:
         return f"{value:.1f} s"
     minutes = round(value / 60)
     return f"{minutes} min" if minutes < 60 else f"{minutes // 60} h {minutes % 60:02d} min"
+
+
+def milliseconds(value: float) -> str:
+    """For what should be short: 12 ms, or as `seconds` does."""
+    return f"{1000 * value:.0f} ms" if value < 1 else seconds(value)
 
 
 def percent(share: float | None) -> str:

@@ -7,9 +7,10 @@ from typing import Any
 from tests.benchmarks.harness import RESULTS
 
 PAGE = Path(__file__).parent / "RESULTS.md"
+OWN_TARGETS = ("chaos",)  # of the Makefile
 OPENING = """# Measured
 
-Each section is the last run of `make bench-NAME` as it was recorded; `python -m tests.benchmarks.results` writes this
+Each section is the last run of its command as it was recorded; `python -m tests.benchmarks.results` writes this
 page from the files in `results/`. Ratios are medians of interleaved pairs with their smallest and largest value.
 """
 
@@ -24,19 +25,19 @@ def load() -> list[dict[str, Any]]:
 
 
 def _section(result: dict[str, Any]) -> str:
-    machine, versions = result["machine"], result["versions"]
+    name, machine, versions = result["bench"], result["machine"], result["versions"]
     lines = [
-        f"## `make bench-{result['bench']}`",
+        f"## `make {name if name in OWN_TARGETS else f'bench-{name}'}`",
         "",
         f"{result['date']}; {machine['processor']}, {machine['cores']} cores, {machine['memory_gib']} GiB, "
         + f"{machine['system']}; "
-        + ", ".join(f"{name} {version}" for name, version in versions.items()),
+        + ", ".join(f"{package} {version}" for package, version in versions.items()),
         "",
         _row(result["table"]["headers"]),
         _row(["---"] * len(result["table"]["headers"])),
         *(_row(row) for row in result["table"]["rows"]),
         "",
-        *(f"* `{name}`: {_figure(value)}" for name, value in result["figures"].items()),
+        *(f"* `{figure}`: {_figure(value)}" for figure, value in result["figures"].items()),
     ]
     return "\n".join(lines) + "\n"
 
@@ -46,8 +47,10 @@ def _row(cells: list[Any]) -> str:
 
 
 def _figure(value: Any) -> str:
-    if isinstance(value, dict):
+    if isinstance(value, dict) and "median" in value:
         return f"{value['median']} ({value['low']} to {value['high']})"
+    if isinstance(value, dict):
+        return "; ".join(f"{name}: {_figure(part)}" for name, part in value.items())
     return str(value)
 
 

@@ -22,6 +22,8 @@ FIGURES = {
         ["read", "clean"],
         {"documents": {"a $b$": [90, 9], "c": [10, 0]}, "bytes": {"a $b$": [9e6, 5e6], "c": [1e6, 0]}},
     ),
+    "time": lambda: charts.time_spent(90.0, {f"a $cause$ {n}": 1.0 + n for n in range(9)}),
+    "no time": lambda: charts.time_spent(0.0, {}),
     "forms": lambda: charts.export_forms({"hf": 4_000_000, "q4": 700_000}, {"hf": 0.0, "q4": 0.09}, ["q4"]),
 }
 
@@ -51,6 +53,13 @@ def test_axes_have_units_and_series_have_names() -> None:
     assert "bits per byte" in bits and "tokens seen" in bits and "gzip-9" in bits and "a <b> & $c" in bits
     assert "chance, 0.5" in text_of(charts.as_svg(FIGURES["tasks"](), ""))
     assert "q4 (refused)" in text_of(charts.as_svg(FIGURES["forms"](), ""))
+
+
+def test_lost_time_is_shown_of_all_time_and_of_itself() -> None:
+    text = text_of(charts.as_svg(charts.time_spent(90.0, {"down": 7.5, "starting": 2.5}), ""))
+    for expected in ("productive", "90%", "8%", "75%", "25%", "down", "starting"):
+        assert expected in text, expected
+    assert "3 others" in text_of(charts.as_svg(FIGURES["time"](), ""))
 
 
 def test_a_funnel_adds_its_groups_up() -> None:

@@ -8,7 +8,15 @@ from flows import notify
 
 
 @pytest.mark.parametrize(
-    ("kind", "emitted"), [("incident", True), ("excluded", True), ("checkpoint.saved", True), ("note", False)]
+    ("kind", "emitted"),
+    [
+        ("incident", True),
+        ("excluded", True),
+        ("store.stalled", True),
+        ("account", False),
+        ("checkpoint.saved", True),
+        ("note", False),
+    ],
 )
 def test_what_somebody_may_wait_for_becomes_an_event(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, kind: str, emitted: bool

@@ -79,11 +79,19 @@ def wait_for_worker(process: subprocess.Popen[bytes], root: Path, trial: bool = 
         assert process.poll() is None, (root / "output.txt").read_text()
         family = psutil.Process(process.pid).children(recursive=True)
         with suppress(psutil.NoSuchProcess):
-            commands = [child.cmdline() for child in family]
-            if any("stages.pretrain.worker" in command and trial == ("/trial/" in command[-1]) for command in commands):
+            if any(is_worker(child, trial) for child in family):
                 return family
         time.sleep(0.1)
     raise AssertionError("no worker was started")
+
+
+def is_worker(process: psutil.Process, trial: bool) -> bool:
+    """Whether a process was forked by a launcher, which preflight has started, or another process."""
+    launcher = process.parent()
+    supervisor = launcher.parent() if launcher else None
+    if launcher is None or supervisor is None or "stages.pretrain.supervision.launcher" not in launcher.cmdline():
+        return False
+    return trial == ("stages.preflight" in supervisor.cmdline())
 
 
 @dataclass(frozen=True)

@@ -100,12 +100,10 @@ def equality(folder: Path, before: dict[str, Any]) -> dict[str, Any]:
             folder / "tokens",
             folder / device,
         )
-        job.write()
-        from stages.pretrain.supervision.attempt import Workers
+        from stages.pretrain.supervision.attempt import log_tail, train_once
 
-        with Workers(job) as workers:
-            code = workers.wait(lambda: None)
-        assert code == 0, (job.run.path / "worker.log").read_text()[-3000:]
+        end = train_once(job)
+        assert end.code == 0, f"{end.cause}\n{log_tail(job.run)}"
         losses[device] = [json.loads(line)["loss"] for line in job.run.metrics.read_text().splitlines()]
     worst = max(abs(gpu / cpu - 1) for gpu, cpu in zip(losses["cuda"], losses["cpu"], strict=True))
     assert worst < 1e-4, f"losses differ by {worst}"
@@ -141,6 +139,12 @@ def torchtitan(folder: Path, before: dict[str, Any]) -> dict[str, Any]:
     return {"torchtitan_tokens_per_second": rate, "ratio_torchtitan": before["tokens_per_second"] / rate}
 
 
+def checkpoint(folder: Path, before: dict[str, Any]) -> dict[str, Any]:
+    from tests.gpu.checkpoints import checkpoints
+
+    return checkpoints(folder)
+
+
 def main(part: str, before: dict[str, Any]) -> None:
     run = {
         "equality": equality,
@@ -148,6 +152,7 @@ def main(part: str, before: dict[str, Any]) -> None:
         "memory": memory_part,
         "float8": float8,
         "torchtitan": torchtitan,
+        "checkpoint": checkpoint,
     }[part]
     with tempfile.TemporaryDirectory() as folder, contextlib.redirect_stdout(sys.stderr):
         found = run(Path(folder), before)

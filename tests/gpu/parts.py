@@ -7,6 +7,7 @@
 | memory     | its peak memory against the plan's                                                                  |
 | float8     | its tokens per second in fp8 against bf16                                                           |
 | torchtitan | our tokens per second against torchtitan's on the same model, where that is installed               |
+| checkpoint | saves beside the training hold their own step, bit by bit; how long they hold it up                 |
 
 Each part runs in a process of its own, and one that fails does not keep the others from running. The last line is one
 JSON object.
@@ -18,8 +19,8 @@ import sys
 import time
 from typing import Any
 
-PARTS = ("equality", "speed", "memory", "float8", "torchtitan")
-LIMIT_SECONDS = {"equality": 90, "speed": 150, "memory": 10, "float8": 120, "torchtitan": 120}
+PARTS = ("equality", "speed", "memory", "float8", "torchtitan", "checkpoint")
+LIMIT_SECONDS = {"equality": 90, "speed": 150, "memory": 10, "float8": 120, "torchtitan": 120, "checkpoint": 60}
 WANTED = {"mfu": 0.5, "ratio_float8_bf16": 1.15, "ratio_torchtitan": 1.0}
 
 

@@ -4,6 +4,7 @@ short and falls silent.
     with FaultProxy(upstream_port) as proxy:
         proxy.faults = Faults(latency_seconds=0.1, reset=0.2)
         proxy.script = ["503", "cut", "stall"]      # what happens to the next requests for an object, in any case
+        proxy.writes = True                         # to those that are written, too; these know "short" as well
 
 It runs in a thread of the process that uses it. Only bodies with a Content-Length pass.
 """
@@ -22,13 +23,17 @@ SILENCE_SECONDS = 60
 @dataclass(frozen=True, kw_only=True)
 class Faults:
     """latency_seconds: before each answer. busy, reset, cut: the share of requests that get a 503, a connection reset
-    instead of an answer, and one in the middle of the body. bytes_per_second: of each body; 0: no limit.
+    instead of an answer, and one in the middle of the body (of a write: in place of the answer, when it is done).
+    stall: that are never answered in full. short: of writes, that lose half of their body and succeed.
+    bytes_per_second: of each body; 0: no limit.
     """
 
     latency_seconds: float = 0.0
     busy: float = 0.0
     reset: float = 0.0
     cut: float = 0.0
+    stall: float = 0.0
+    short: float = 0.0
     bytes_per_second: float = 0.0
 
 
@@ -38,6 +43,7 @@ class FaultProxy:
     def __init__(self, upstream: int, *, seed: int = 0) -> None:
         self.faults = Faults()
         self.script: list[str] = []
+        self.writes = False
         self.num_requests = 0
         self.num_faults = 0
         self.most_at_once = 0
@@ -89,7 +95,8 @@ class FaultProxy:
             head = head.replace(b"Expect: 100-continue\r\n", b"")
         body = await reader.readexactly(_content_length(head))
         faults = self.faults
-        fault = self._fault(faults) if head.startswith(b"GET") else ""
+        is_write = self.writes and head.startswith((b"PUT", b"POST"))
+        fault = self._fault(faults) if is_write or head.startswith(b"GET") else ""
         self.num_requests += 1
         self.num_faults += bool(fault)
         self._at_once += 1
@@ -104,10 +111,21 @@ class FaultProxy:
         if fault == "reset":
             writer.transport.abort()
             return False
+        if is_write and fault == "stall":
+            await asyncio.sleep(SILENCE_SECONDS)
+            return False
+        if is_write and fault == "short":
+            head = head.replace(b"ength: %d\r\n" % len(body), b"ength: %d\r\n" % (len(body) // 2))
+            body = body[: len(body) // 2]
+        if is_write and faults.bytes_per_second:
+            await asyncio.sleep(len(body) / faults.bytes_per_second)
         from_server, to_server = await asyncio.open_connection("127.0.0.1", self._upstream, limit=1 << 20)
         try:
             to_server.write(head.replace(b"\r\n", b"\r\nConnection: close\r\n", 1) + body)
             answer = await from_server.readuntil(b"\r\n\r\n")
+            if is_write and fault == "cut":
+                writer.transport.abort()
+                return False
             writer.write(answer.replace(b"Connection: close\r\n", b""))
             left = 0 if head.startswith(b"HEAD") or b" 204 " in answer[:16] else _content_length(answer)
             stop = left // 2 if fault in ("cut", "stall") else 0
@@ -132,7 +150,8 @@ class FaultProxy:
         if self.script:
             return self.script.pop(0)
         chance = self._random.random()
-        for name, share in (("503", faults.busy), ("reset", faults.reset), ("cut", faults.cut)):
+        shares = {"503": faults.busy, "reset": faults.reset, "cut": faults.cut}
+        for name, share in (shares | {"stall": faults.stall, "short": faults.short}).items():
             if chance < share:
                 return name
             chance -= share

@@ -87,6 +87,27 @@ def corpus_facts() -> dict[str, Any]:
     }  # fmt: skip
 
 
+SURVIVAL = {
+    "wall_seconds": 7200.0,
+    "productive_seconds": 6120.0,
+    "effective_training_time": 0.85,
+    "lost_seconds": {"down": 600.0, "replayed: kill": 300.0, "hang": 90.0, "starting": 60.0, "checkpoints": 30.0},
+    "attempts": 3,
+    "incidents": 2,
+    "ends": [
+        {"attempt": 1, "kind": "kill", "cause": NASTY, "decision": "relaunch", "step": 2, "time": 1.7e9,
+         "noticed_seconds": None, "replayed_seconds": 300.0, "resumed_step": 1, "replayed_steps": 1,
+         "recovered_seconds": 12.5},
+        {"attempt": 2, "kind": "hang", "cause": "rank 1", "decision": "relaunch", "step": 3, "time": 1.7e9,
+         "noticed_seconds": 80.0, "replayed_seconds": 0.0},
+    ],
+    "checkpoints": {
+        "local": {"count": 31, "bytes": 4e8, "blocked_seconds": 0.0125, "waited_seconds": 0.0, "seconds": 1.5,
+                  "heldout_seconds": 0.0}
+    },
+}  # fmt: skip
+
+
 def write_samples(folder: Path) -> None:
     rows = [
         {"id": f"d{n}", "domain": "code", "source": "a.jsonl", "language": "en", "reason": reason, "detail": "bound 5",
@@ -212,7 +233,12 @@ def made_run(store: Store) -> dict[str, tuple[Artifact, ...]]:
                 "pretrain",
                 pretrain_files,
                 pretrain,
-                measurements={"tokens_per_second": 200.0, "peak_memory_bytes": 2 * 10**8, "data_wait_ratio": 0.0123},
+                measurements={
+                    "tokens_per_second": 200.0,
+                    "peak_memory_bytes": 2 * 10**8,
+                    "data_wait_ratio": 0.0123,
+                    "survival": SURVIVAL,
+                },
             ),
         ),
         "evaluations": tuple(reversed(evaluations)),

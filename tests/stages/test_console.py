@@ -41,6 +41,35 @@ def test_lines_name_the_stage(screen: io.StringIO) -> None:
     ]
 
 
+def test_what_threatens_a_training_is_told_in_sentences(screen: io.StringIO) -> None:
+    events = [
+        {"kind": "account", "effective_training_time": 0.97},
+        {"kind": "incident", "step": 1041, "cause": "killed", "reason": "killed", "decision": "relaunch"},
+        {"kind": "excluded", "first": 1040, "last": 1041, "step": 1041, "documents": {}},
+        {"kind": "group.lost", "group": 1, "cause": "killed", "exit_code": -9, "epoch": 2, "groups": [0, 2]},
+        {"kind": "group.joined", "group": 1, "epoch": 3, "groups": [0, 2, 1], "seconds": 4.21},
+        {"kind": "data.stalled", "rank": 3, "step": 1041, "seconds": 20.4},
+        {"kind": "store.stalled", "url": "s3://b", "operation": "write", "error": "Stalled: 20 s"},
+        {"kind": "store.recovered", "url": "s3://b", "seconds": 61.2},
+        {"kind": "checkpoint.uploaded", "step": 2000, "url": "s3://b", "seconds": 2.04, "bytes": 9},
+        {"kind": "checkpoint.restored", "step": 2000, "url": "s3://b", "seconds": 2.0, "bytes": 9},
+    ]
+    with ConsoleListener() as listener:
+        for event in events:
+            listener({"stage": "pretrain", **event})
+    assert [line.removeprefix("pretrain     ") for line in screen.getvalue().splitlines()] == [
+        "incident after step 1,041: killed; relaunch",
+        "the batch of step 1,041 (draw 1,040) is left out from here on",
+        "group 1 was lost (killed); the others go on",
+        "group 1 trains with the others, after 4.2 s",
+        "rank 3 has waited 20 s for the data of step 1,041",
+        "s3://b does not answer, and is tried again (write: Stalled: 20 s)",
+        "s3://b answers again after 61 s",
+        "checkpoint of step 2,000 is in s3://b (2.0 s)",
+        "checkpoint of step 2,000 has been fetched from s3://b",
+    ]
+
+
 def test_on_a_pipe_only_long_steps_speak(screen: io.StringIO, monkeypatch: pytest.MonkeyPatch) -> None:
     now = 0.0
     monkeypatch.setattr("stages.console.time.monotonic", lambda: now)

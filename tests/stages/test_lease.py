@@ -9,6 +9,7 @@ import threading
 import time
 from pathlib import Path
 
+import psutil
 import pytest
 
 from stages.errors import LeaseHeld, LeaseLost, TryAgain
@@ -87,6 +88,18 @@ def test_a_live_process_of_this_machine_is_never_robbed(tmp_path: Path) -> None:
     owner = lease(path, clock)
     owner.acquire()
     clock.now += 1_000_000
+    with pytest.raises(LeaseHeld):
+        lease(path, clock).acquire()
+    owner.release()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere a process is known by the time of day of its start")
+def test_a_clock_that_is_set_robs_nobody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It moves the time of day at which the owner was started."""
+    clock, path = Clock(), tmp_path / ".lease"
+    owner = lease(path, clock)
+    owner.acquire()
+    monkeypatch.setattr(psutil.Process, "create_time", lambda process: 12345.0)
     with pytest.raises(LeaseHeld):
         lease(path, clock).acquire()
     owner.release()

@@ -17,7 +17,7 @@ from stages.report.stage import count, seconds, size
 from stages.report.training import machine_panels, norm_panels
 from stages.store import Artifact, Store
 from tests.stages.export.made import publish
-from tests.stages.reported_run import NASTY, corpus_facts, made_run
+from tests.stages.reported_run import NASTY, corpus_facts, made_run, pretrain_files
 
 
 @pytest.fixture(scope="module")
@@ -65,7 +65,7 @@ class Page(HTMLParser):
 def test_the_page_is_whole_and_loads_nothing(artifacts: dict[str, tuple[Artifact, ...]]) -> None:
     source = (report(artifacts).path / "report.html").read_text(encoding="utf-8")
     page = Page(source)
-    assert page.open == [] and page.tags.count("svg") == 10
+    assert page.open == [] and page.tags.count("svg") == 11
     assert (
         "script" not in page.tags and "link" not in page.tags and "img" not in page.tags and "iframe" not in page.tags
     )
@@ -125,6 +125,12 @@ def test_what_a_reader_looks_for_is_on_the_page(artifacts: dict[str, tuple[Artif
         "300 7 4 1.25% 2",
         "1,234 tokens of <script>",
         "Step 3 was not finite twice",
+        "85.00% of 2 h 00 min was training: steps that were kept. 3 attempts, 2 incidents",
+        "down 10 min 8.33% no supervisor was there",
+        "replayed: kill 5 min 4.17% steps made again, or cut off, by an end of this kind: kill",
+        "1 kill 2 1 1 at once 12.5 s <script>",
+        "2 hang 3 – – 80.0 s – rank 1",
+        "local 31 400.00 MB 12 ms 0 ms 1.5 s 0.0 s",
         "the tokenizer's own library: a unigram model",
         "en 5 77 3.25 1.50",
         "made",
@@ -239,6 +245,15 @@ def test_curves_leave_out_a_step_without_a_target_and_time_every_step(
 def test_a_run_without_evaluations_has_a_page_too(artifacts: dict[str, tuple[Artifact, ...]]) -> None:
     source = (report({**artifacts, "evaluations": ()}).path / "report.html").read_text(encoding="utf-8")
     assert "No checkpoint of this run has been evaluated" in source
+
+
+def test_a_training_that_kept_no_account_has_a_page_too(
+    artifacts: dict[str, tuple[Artifact, ...]], tmp_path: Path
+) -> None:
+    (pretrain,) = artifacts["pretrain"]
+    bare = publish(Store(tmp_path), "pretrain", pretrain_files, pretrain.facts | {"final_loss": 3.25})
+    source = (report({**artifacts, "pretrain": (bare,)}).path / "report.html").read_text(encoding="utf-8")
+    assert "what took the time" not in source
 
 
 def test_settings_that_are_not_the_defaults_are_named() -> None:

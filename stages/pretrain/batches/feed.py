@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from data.order.batches import Samples
 from data.order.loader import IGNORE, Batch
 
 if TYPE_CHECKING:
@@ -33,10 +34,11 @@ class Rows:
 
 @dataclass(frozen=True, kw_only=True)
 class Fed:
-    """This rank's part of a step, on its device. step: as the batch counts it, from 0; num_targets: of this rank;
-    places: for tokens in the whole batch, of all ranks, padding among them."""
+    """This rank's part of a step, on its device. step: as the batch counts it, from 0; samples: what this rank's rows
+    are; num_targets: of this rank; places: for tokens in the whole batch, of all ranks, padding among them."""
 
     step: int
+    samples: Samples
     num_targets: int
     places: int
     micro_batches: tuple[Rows, ...]
@@ -89,6 +91,7 @@ class Feed:
     def _fed(self, batch: Batch) -> Fed:
         return Fed(
             step=batch.step,
+            samples=batch.samples,
             num_targets=batch.num_targets,
             places=batch.whole_rows * batch.inputs.shape[1],
             micro_batches=tuple(self._cut(batch)),

@@ -12,11 +12,9 @@ is complete; anything else is unfinished. Loading verifies every byte and unpick
 
 import json
 import re
-import shutil
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -32,9 +30,9 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
     from stages.pretrain.checkpoints.tensors import State
-    from stages.pretrain.parallel.ranks import Ranks
 
 CHECKSUMS, STATE, MODEL_CONFIG, TENSORS = "checksums.json", "state.json", "config.json", "dcp"
+SCHEMA = 2  # of state.json; another one is refused
 NAME = re.compile(r"step-(\d{8})")
 DAMAGED, UNHEALTHY = "damaged", "unhealthy"
 ASIDE = re.compile(rf"step-(\d{{8}})\.({DAMAGED}|{UNHEALTHY})-(\d+)")
@@ -61,7 +59,9 @@ class StepState(BaseModel):
     heldout: tuple[tuple[int, float], ...] = ()
     skipped_in_a_row: int = 0
     loss_scale: LossScale = LossScale()
+    guard: dict[str, float] = {}
     state_digest: str = ""
+    schema_version: int = SCHEMA
 
     @property
     def heldout_loss(self) -> float | None:
@@ -74,65 +74,22 @@ def step_name(step: int) -> str:
     return f"step-{step:08d}"
 
 
-def save(
-    folder: Path,
-    tensors: "State",
-    state: StepState,
-    config: Mapping[str, Any],
-    ranks: "Ranks",
-    *,
-    written: Callable[[], Any],
-) -> Path:
-    """Write the checkpoint of `state.step` below `folder`; all ranks call it, and it is there when it returns on the
-    main one.
-
-    `written` is called when the tensors are on the disk and nothing vouches for them yet.
-    """
-    import torch.distributed.checkpoint as dcp
-    from torch.distributed.checkpoint import DefaultSavePlanner, FileSystemWriter
-
-    from stages.pretrain.checkpoints.tensors import here
-
-    final = folder / step_name(state.step)
-    work = folder / f"{final.name}.tmp"
-    if ranks.is_main:
-        assert not final.exists(), f"{final} is there already"
-        shutil.rmtree(work, ignore_errors=True)
-        work.mkdir(parents=True)
-    ranks.barrier()
-    with _quiet():
-        dcp.save(
-            here(tensors),
-            storage_writer=FileSystemWriter(str(work / TENSORS), sync_files=True),
-            planner=DefaultSavePlanner(flatten_state_dict=False, flatten_sharded_tensors=False),
-            no_dist=ranks.size == 1,
-        )
-    written()
-    if ranks.is_main:
-        write_json(work / MODEL_CONFIG, dict(config))
-        write_json(work / STATE, state.model_dump(mode="json"))
-        seal(work)
-        work.rename(final)
-        fsync_directory(folder)
-    return final
-
-
-def seal(work: Path) -> None:
-    """Bring all files of a checkpoint to the disk and record their sizes and hashes, last."""
+def seal(work: Path, hashes: Mapping[str, str] | None = None) -> int:
+    """Bring all files of a checkpoint to the disk and record their sizes and hashes, last. hashes: sha256 of files, by
+    their names, that are on the disk and hashed already. Returns the bytes of all files."""
+    known = hashes or {}
     names = [name for name in tree(work) if name != CHECKSUMS]
-    for name in names:
+    assert known.keys() <= {*names}, f"{sorted(known.keys() - {*names})} have gone from {work}"
+    unknown = [name for name in names if name not in known]
+    for name in unknown:
         fsync_file(work / name)
     for directory in [work, *(path for path in work.rglob("*") if path.is_dir())]:
         fsync_directory(directory)
     with ThreadPoolExecutor(4) as pool:
-        hashes = list(pool.map(lambda name: sha256_file(work / name), names))
-    write_json(
-        work / CHECKSUMS,
-        {
-            name: {"bytes": (work / name).stat().st_size, "sha256": digest}
-            for name, digest in zip(names, hashes, strict=True)
-        },
-    )
+        found = {**known, **dict(zip(unknown, pool.map(lambda name: sha256_file(work / name), unknown), strict=True))}
+    sizes = {name: (work / name).stat().st_size for name in names}
+    write_json(work / CHECKSUMS, {name: {"bytes": size, "sha256": found[name]} for name, size in sizes.items()})
+    return sum(sizes.values()) + (work / CHECKSUMS).stat().st_size
 
 
 def problems(directory: Path) -> list[str]:
@@ -166,8 +123,15 @@ def require_intact(directory: Path) -> None:
 
 
 def read_state(directory: Path) -> StepState:
-    """The StepState of a complete checkpoint."""
-    return StepState.model_validate_json((directory / STATE).read_text(encoding="utf-8"))
+    """The StepState of a complete checkpoint. Raises InputError if it is of another schema."""
+    content = json.loads((directory / STATE).read_text(encoding="utf-8"))
+    schema = content.get("schema_version")
+    if schema != SCHEMA:
+        raise InputError(
+            f"{directory} has schema {schema}, and this version reads schema {SCHEMA}: go on with the version that "
+            "made it, or move it away"
+        )
+    return StepState.model_validate_json(json.dumps(content))
 
 
 def load(
@@ -177,9 +141,10 @@ def load(
     *,
     data_fingerprint: str,
     excluded: Draws,
+    verified: bool = False,
 ) -> StepState:
     """Fill `tensors` in place from the checkpoint of `step` below `folder`: on each rank what it holds, whatever the
-    layout was that saved them.
+    layout was that saved them. verified: every byte of it has just been found to be as it was written.
 
     Raises InputError if there is none, or if it was made from other data or with other draws left out than `excluded`,
     CheckpointError if it is damaged or does not fit.
@@ -188,7 +153,8 @@ def load(
     if not (directory / CHECKSUMS).exists():
         there = ", ".join(map(str, scan(folder).complete)) or "none"
         raise InputError(f"there is no checkpoint of step {step} in {folder}; complete ones there: {there}")
-    require_intact(directory)
+    if not verified:
+        require_intact(directory)
     state = read_state(directory)
     if state.step != step:
         raise InputError(f"{directory} holds step {state.step}")
@@ -206,33 +172,34 @@ def load(
     return state
 
 
-def fill(dcp_directory: Path, tensors: "State") -> None:
+def fill(dcp_directory: Path, tensors: "State", *, partly: bool = False) -> None:
     """Poison `tensors`, then read what this rank holds of each of them from a DCP directory. No rank waits for another.
-    Raises CheckpointError."""
+    partly: the directory may hold other tensors too. Raises CheckpointError."""
     import torch.distributed.checkpoint as dcp
     from torch.distributed.checkpoint.api import CheckpointException
 
-    from stages.pretrain.checkpoints.restricted import CheckpointError, StrictPlanner, TensorReader
+    from stages.pretrain.checkpoints.restricted import CheckpointError, StrictPlanner, TensorReader, shortened
     from stages.pretrain.checkpoints.tensors import here, poison
 
     held = here(tensors)
     poison(held)
     reader = TensorReader(str(dcp_directory))
+    extra = sorted(reader.read_metadata().state_dict_metadata.keys() - tensors.keys())
+    if extra and not partly:
+        raise CheckpointError(f"{dcp_directory} holds what neither the model nor its optimizer has: {shortened(extra)}")
+    expect_single_processes()
     try:
-        with _quiet():
-            dcp.load(held, storage_reader=reader, planner=StrictPlanner(), no_dist=True)
+        dcp.load(held, storage_reader=reader, planner=StrictPlanner(), no_dist=True)
     except CheckpointException as error:
         causes = [failure[0] for failure in error.failures.values()]
         first = next((cause for cause in causes if isinstance(cause, CheckpointError)), causes[0])
         raise CheckpointError(f"{dcp_directory}: {first}") from error
 
 
-@contextmanager
-def _quiet() -> Iterator[None]:
-    """Without DCP's warning that a single process is a single process."""
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="torch.distributed is disabled")
-        yield
+def expect_single_processes() -> None:
+    """Let DCP not warn from here on that a single process is a single process. Not for a while only: filters of
+    warnings belong to all threads."""
+    warnings.filterwarnings("ignore", message="torch.distributed is disabled")
 
 
 def load_model(directory: Path) -> "PreTrainedModel":
@@ -250,7 +217,7 @@ def load_model(directory: Path) -> "PreTrainedModel":
     for name, tensor in model_tensors(model).items():
         average = f"ema.{name.removeprefix('model.')}"
         wanted[average if average in saved else name] = tensor
-    fill(directory / TENSORS, wanted)
+    fill(directory / TENSORS, wanted, partly=True)
     return trimmed(model, read_state(directory).vocabulary_size).eval()
 
 
@@ -296,10 +263,3 @@ def superseded(folder: Path) -> list[Path]:
         if aside:
             found.setdefault(aside[2], []).append((int(aside[1]), int(aside[3]), path))
     return [path for _, _, path in sorted(entry for entries in found.values() for entry in sorted(entries)[:-1])]
-
-
-def remove(path: Path) -> None:
-    """Delete a checkpoint so that a kill on the way leaves one that is known to be unfinished."""
-    work = path.with_name(f"{path.name}.tmp")
-    path.rename(work)
-    shutil.rmtree(work)

@@ -9,6 +9,7 @@ data itself is read by torch.load(weights_only=True).
 import io
 import pathlib
 import pickle
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -20,6 +21,11 @@ from torch.distributed.checkpoint.planner import LoadPlan, ReadItem
 
 class CheckpointError(RuntimeError):
     """A checkpoint is damaged, incomplete, or does not fit what is to be filled from it."""
+
+
+def shortened(phrases: Sequence[str]) -> str:
+    """The first few of them, and how many more there are."""
+    return "; ".join(phrases[:5]) + ("" if len(phrases) <= 5 else f"; and {len(phrases) - 5} more")
 
 
 _RECORDS = {
@@ -108,8 +114,7 @@ class StrictPlanner(DefaultLoadPlanner):
             elif entry is not None:
                 problems.append(f"{name} is not a tensor")
         if problems:
-            shown = "; ".join(problems[:5]) + ("" if len(problems) <= 5 else f"; and {len(problems) - 5} more")
-            raise CheckpointError(f"the checkpoint does not fit the model or its optimizer: {shown}")
+            raise CheckpointError(f"the checkpoint does not fit the model or its optimizer: {shortened(problems)}")
         return super().create_local_plan()
 
     def load_bytes(self, read_item: ReadItem, value: io.BytesIO) -> None:

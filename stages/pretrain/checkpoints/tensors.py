@@ -9,12 +9,16 @@ over names, dtypes, shapes and values. It knows nothing of files, of ranks or of
 
 import hashlib
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import torch
+    from torch.distributed import ProcessGroup
+
+MESSAGE_BYTES = 16 << 20  # of a tensor, from one rank to another
 
 
 @dataclass(frozen=True)
@@ -67,43 +71,139 @@ def poison(tensors: "Mapping[str, torch.Tensor]") -> None:
             tensor.fill_(float("nan") if tensor.is_floating_point() else torch.iinfo(tensor.dtype).max)
 
 
-def state_digest(state: "State", step_state: Mapping[str, Any], *, reads: bool = True) -> str:
-    """sha256, in hex, over all tensors in the order of their names and over `step_state` (JSON).
+@dataclass(frozen=True)
+class Part:
+    """Rows of a tensor that one rank vouches for, from `first_row` on; shape: of these rows. All of a tensor without
+    dimensions."""
 
-    Tensors that are not whole everywhere are brought together one at a time, which every rank must take part in; ranks
-    for which `reads` is false return "". If there are several, the one that reads is rank 0.
-    """
-    import torch
-
-    digest = hashlib.sha256()
-    for name in sorted(state):
-        whole = _whole(state[name], reads=reads)
-        if whole is None or not reads:
-            continue
-        digest.update(f"{name} {whole.dtype} {list(whole.shape)}\n".encode())
-        digest.update(whole.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data)
-    digest.update(json.dumps(step_state, sort_keys=True, allow_nan=False).encode())
-    return digest.hexdigest() if reads else ""
+    rank: int
+    first_row: int
+    shape: tuple[int, ...]
 
 
-def _whole(value: "torch.Tensor | Held", *, reads: bool) -> "torch.Tensor | None":
-    """The whole tensor, where it is to be read at least."""
-    import torch
-    import torch.distributed as dist
+@dataclass(frozen=True)
+class Whole:
+    """What every rank knows of a tensor. parts: in the order of their rows, each row once, none of them empty."""
+
+    shape: tuple[int, ...]
+    dtype: "torch.dtype"
+    parts: tuple[Part, ...]
+
+    def part_of(self, rank: int) -> Part | None:
+        return next((part for part in self.parts if part.rank == rank), None)
+
+
+def wholes(state: "State", num_ranks: int) -> dict[str, Whole]:
+    """Who vouches for which rows of which tensor, in the order of their names and the same on every rank. What several
+    ranks have is dealt to those with the fewest bytes so far, the largest tensors first."""
+    loads = [0] * num_ranks
+    found = {}
+    for name in sorted(state, key=lambda name: (-_num_bytes(state[name]), name)):
+        value = state[name]
+        shape = tuple(value.shape)
+        ranks = min(_holders(value, num_ranks), key=lambda ranks: loads[ranks[0]])
+        parts = _rows(shape, ranks)
+        for part in parts:
+            loads[part.rank] += math.prod(part.shape) * value.dtype.itemsize
+        found[name] = Whole(shape, value.dtype, parts)
+    return dict(sorted(found.items()))
+
+
+def vouched_for(state: "State", parts: Mapping[str, Whole], rank: int) -> dict[str, "torch.Tensor"]:
+    """The rows that this rank vouches for, by name, sharing the memory of the state."""
     from torch.distributed.tensor import DTensor
 
-    if isinstance(value, DTensor):
-        # Shards that are offloaded to the host are gathered over the links of the device.
-        near: DTensor = value.to(value.device_mesh.device_type)  # type: ignore[assignment]
-        return near.full_tensor()
-    if not isinstance(value, Held):
-        return value
-    if value.tensor is not None:
-        if not reads:
-            dist.send(value.tensor.contiguous(), dst=0)
-        return value.tensor
-    if not reads:
-        return None
-    received = torch.empty(value.shape, dtype=value.dtype, device=value.device)
-    dist.recv(received, src=value.holder)
-    return received
+    found = {}
+    for name, whole in parts.items():
+        part = whole.part_of(rank)
+        if part is None:
+            continue
+        value = state[name]
+        tensor = value.tensor if isinstance(value, Held) else value
+        assert tensor is not None, f"rank {rank} does not hold {name}"
+        local = tensor.to_local() if isinstance(tensor, DTensor) else tensor
+        assert tuple(local.shape) == part.shape, f"{name} has rows {list(local.shape)} here, not {list(part.shape)}"
+        found[name] = local.detach()
+    return found
+
+
+def state_digest(state: "State", step_state: Mapping[str, Any], *, reads: bool = True) -> str:
+    """`digest` of a state as it is; all ranks call it. Those for which `reads` is false, which are all but rank 0,
+    return ""."""
+    import torch.distributed as dist
+
+    rank, size = (dist.get_rank(), dist.get_world_size()) if dist.is_initialized() else (0, 1)
+    assert reads == (rank == 0), "rank 0 reads, and no other"
+    parts = wholes(state, size)
+    return digest(parts, vouched_for(state, parts, rank), step_state, rank=rank)
+
+
+def digest(
+    parts: Mapping[str, Whole],
+    mine: "Mapping[str, torch.Tensor]",
+    step_state: Mapping[str, Any],
+    *,
+    rank: int,
+    group: "ProcessGroup | None" = None,
+) -> str:
+    """sha256, in hex, over all tensors in the order of their names and over `step_state` (JSON), on rank 0; on others
+    "".
+
+    mine: what this rank vouches for. The others send it to rank 0, by way of the host and over `group`, in which ranks
+    are numbered as in the world.
+    """
+    import torch
+    import torch.distributed as dist
+
+    sha, received = hashlib.sha256(), torch.empty(MESSAGE_BYTES, dtype=torch.uint8)
+    for name in sorted(parts):
+        whole = parts[name]
+        sha.update(f"{name} {whole.dtype} {list(whole.shape)}\n".encode())
+        for part in whole.parts:
+            if part.rank == rank:
+                content = mine[name].detach().cpu().contiguous().reshape(-1).view(torch.uint8)
+                for message in content.split(MESSAGE_BYTES):
+                    if rank == 0:
+                        sha.update(message.numpy().data)
+                    else:
+                        dist.send(message, dst=0, group=group)
+            elif rank == 0:
+                left = math.prod(part.shape) * whole.dtype.itemsize
+                while left:
+                    message = received[: min(left, MESSAGE_BYTES)]
+                    dist.recv(message, src=part.rank, group=group)
+                    sha.update(message.numpy().data)
+                    left -= len(message)
+    sha.update(json.dumps(step_state, sort_keys=True, allow_nan=False).encode())
+    return sha.hexdigest() if rank == 0 else ""
+
+
+def _num_bytes(value: "torch.Tensor | Held") -> int:
+    return math.prod(value.shape) * value.dtype.itemsize
+
+
+def _holders(value: "torch.Tensor | Held", num_ranks: int) -> list[list[int]]:
+    """Groups of ranks that hold all rows of a tensor among them, each rank as many as torch.chunk gives it."""
+    from torch.distributed.tensor import DTensor
+
+    if isinstance(value, Held):
+        return [[value.holder]]
+    if not isinstance(value, DTensor):
+        return [[rank] for rank in range(num_ranks)]
+    sharded = [place for place, placement in enumerate(value.placements) if not placement.is_replicate()]
+    by_rows = len(sharded) <= 1 and all(value.placements[place].is_shard(0) for place in sharded)
+    assert by_rows, f"neither whole nor in rows: {value.placements}"
+    mesh = value.device_mesh.mesh
+    groups = mesh.movedim(sharded[0], -1).reshape(-1, mesh.shape[sharded[0]]) if sharded else mesh.reshape(-1, 1)
+    found: list[list[int]] = groups.tolist()
+    return found
+
+
+def _rows(shape: tuple[int, ...], ranks: list[int]) -> tuple[Part, ...]:
+    if len(ranks) == 1:
+        return (Part(ranks[0], 0, shape),)
+    size = -(-shape[0] // len(ranks))
+    return tuple(
+        Part(rank, first, (min(size, shape[0] - first), *shape[1:]))
+        for rank, first in zip(ranks, range(0, shape[0], size), strict=False)
+    )

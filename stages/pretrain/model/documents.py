@@ -1,10 +1,10 @@
 """Causal attention within documents by kernels that are told where each of them begins, so that nothing is computed
 between two documents and no mask of tokens by tokens is held.
 
-On a CPU torch's own kernel of scaled_dot_product_attention runs once for each document. It is an operator of its own,
-so that a compiled layer can hold it whatever the documents are. On a GPU it is flash attention's kernel for sequences
-of varying length (Dao, 2023, "FlashAttention-2", which takes half precision only): that of the package flash-attn where
-it is installed, else torch's.
+On a CPU torch's own kernel of scaled_dot_product_attention runs once for each document, or for several that fill a row
+each. It is an operator of its own, so that a compiled layer can hold it whatever the documents are. On a GPU it is
+flash attention's kernel for sequences of varying length (Dao, 2023, "FlashAttention-2", which takes half precision
+only): that of the package flash-attn where it is installed, else torch's.
 
 borders, everywhere: ascending integers [documents + 1]; document i has the places [borders[i], borders[i + 1]) of all
 rows one behind the other, and lies in one row.
@@ -85,13 +85,13 @@ def _attend(
     rows, heads, tokens, width = query.shape
     out = query.new_empty(rows, tokens, heads, width)
     log_z = query.new_empty(rows, tokens, heads, dtype=torch.float32)
-    for row, part in _documents(borders, tokens):
-        pieces = (tensor[row : row + 1, :, part] for tensor in (query, key, value))
+    for here, part in _documents(borders, tokens):
+        pieces = (tensor[here, :, part] for tensor in (query, key, value))
         found, denominators = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu(
             *pieces, 0.0, True, scale=scale
         )
-        out[row, part] = found[0].transpose(0, 1)
-        log_z[row, part] = denominators.reshape(heads, -1).transpose(0, 1)
+        out[here, part] = found.transpose(1, 2)
+        log_z[here, part] = denominators.reshape(len(found), heads, -1).transpose(1, 2)
     return out, log_z
 
 
@@ -113,8 +113,7 @@ def _attend_backward(
         key.new_empty(rows, heads, tokens, width),
         value.new_empty(rows, heads, tokens, width),
     )
-    for row, part in _documents(borders, tokens):
-        here = slice(row, row + 1)
+    for here, part in _documents(borders, tokens):
         pieces = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward(
             gradient[here, part].transpose(1, 2),
             *(tensor[here, :, part] for tensor in (query, key, value)),
@@ -129,12 +128,22 @@ def _attend_backward(
     return found
 
 
-def _documents(borders: torch.Tensor, tokens: int) -> Iterator[tuple[int, slice]]:
-    """Row and places in it of each document."""
+def _documents(borders: torch.Tensor, tokens: int) -> Iterator[tuple[slice, slice]]:
+    """Rows, and places in each of them, of every document. Neighbours that each fill a row go together, as one call of
+    a kernel shares out several rows among threads better than it does one."""
     places = borders.tolist()
+    first_whole = None
     for first, last in zip(places, places[1:], strict=False):
-        row = first // tokens
-        yield row, slice(first - row * tokens, last - row * tokens)
+        row, start = divmod(first, tokens)
+        if last - first == tokens:
+            first_whole = row if first_whole is None else first_whole
+            continue
+        if first_whole is not None:
+            yield slice(first_whole, row), slice(0, tokens)
+            first_whole = None
+        yield slice(row, row + 1), slice(start, start + last - first)
+    if first_whole is not None:
+        yield slice(first_whole, places[-1] // tokens), slice(0, tokens)
 
 
 @_attend.register_fake

@@ -3,6 +3,7 @@
 import json
 import os
 import time
+from io import BufferedWriter
 from types import TracebackType
 from typing import Any
 
@@ -31,10 +32,14 @@ class Records:
         if "monitor_seconds" in timing:
             timing = {**timing, "monitor_seconds": round(timing["monitor_seconds"] + self._seconds, 6)}
             self._seconds = 0.0
-        for file, values in zip(self._files, (metrics, timing), strict=False):
-            file.write(json.dumps(values, allow_nan=False).encode() + b"\n")
-            file.flush()
+        for place, (file, values) in enumerate(zip(self._files, (metrics, timing), strict=False)):
+            self._append(place, file, values)
         self._seconds += time.thread_time() - began
+
+    def _append(self, place: int, file: BufferedWriter, values: dict[str, Any]) -> None:
+        """One line of the first or the second file."""
+        file.write(json.dumps(values, allow_nan=False).encode() + b"\n")
+        file.flush()
 
     def peak_memory(self, num_bytes: int) -> int:
         """Put down what all processes of this attempt have held so far. Returns the highest of all attempts."""
@@ -45,10 +50,12 @@ class Records:
             write_json(self._peak_memory, {"bytes": num_bytes})
         return max(num_bytes, before)
 
-    def sync(self) -> None:
-        """Bring the lines to the disk: before a checkpoint that vouches for them."""
+    def vouch(self, peak_bytes: int) -> None:
+        """Bring the lines to the disk, and the peak of the memory: before a checkpoint that vouches for them. Another
+        thread may be writing lines, which the checkpoint knows nothing of."""
         for file in self._files:
             os.fsync(file.fileno())
+        self.peak_memory(peak_bytes)
 
     def __enter__(self) -> "Records":
         return self

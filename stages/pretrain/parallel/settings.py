@@ -62,6 +62,13 @@ class ParallelSettings(StageConfig):
         description="With replicated parameters: bytes of gradients that are reduced in one message; less begins "
         "earlier, more costs fewer messages",
     )
+    redundant: bool = runtime(
+        False,
+        rounding=True,
+        description="With sharding none or hybrid: processes, or groups of shard_processes, live on without each "
+        "other. One that is lost is started again and gets the state of the others, which meanwhile go on with all "
+        "rows of each batch. Gradients are summed between them when a backward pass is over, through the host",
+    )
     collective_timeout_seconds: float = runtime(
         600.0,
         gt=0,
@@ -86,6 +93,7 @@ class ParallelSettings(StageConfig):
                 f"pretrain.collective_timeout_seconds = {self.collective_timeout_seconds}: lower it or raise that"
             )
         self._check_hybrid()
+        self._check_redundant()
         for name in ("prefetch_layers", "layers_per_unit"):
             if self.sharding not in SHARDED and not self.is_default(name):
                 raise ValueError(
@@ -120,4 +128,17 @@ class ParallelSettings(StageConfig):
             raise ValueError(
                 f"pretrain.shard_processes = {self.shard_processes} are all pretrain.num_processes: that is "
                 'pretrain.sharding = "full"'
+            )
+
+    def _check_redundant(self) -> None:
+        if not self.redundant:
+            return
+        if self.sharding not in ("none", "hybrid"):
+            raise ValueError(
+                f'pretrain.redundant does not go with pretrain.sharding = "{self.sharding}", where the loss of one '
+                'process is the loss of a part of the state: use "none", or "hybrid" with pretrain.shard_processes'
+            )
+        if self.num_processes == 1:
+            raise ValueError(
+                "pretrain.redundant has no effect with pretrain.num_processes = 1: leave it out or raise that"
             )

@@ -1,6 +1,6 @@
 """How a model comes to lie on several processes as the layout says, and what passes between them in a step.
 
-Accelerate starts the processes, knows their device and wraps what is replicated. Sharding is FSDP2's `fully_shard`
+Accelerate knows the device of each process and wraps what is replicated. Sharding is FSDP2's `fully_shard`
 called by ourselves: Accelerate would drop it on a CPU without a word, and knows neither units of several layers nor how
 far to gather ahead; it is handed the sharded model. Names of parameters are those of transformers in every layout.
 """
@@ -8,7 +8,6 @@ far to gather ahead; it is handed the sharded model. Names of parameters are tho
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from datetime import timedelta
 from typing import TYPE_CHECKING, Any, cast
 from weakref import WeakKeyDictionary
 
@@ -17,7 +16,7 @@ from stages.pretrain.config import PretrainConfig
 from stages.pretrain.memory.precision import mixed_precision, offloading
 from stages.pretrain.model.build import decoder_layers
 from stages.pretrain.parallel.layout import Layout
-from stages.pretrain.parallel.ranks import Ranks
+from stages.pretrain.parallel.ranks import Ranks, join, join_alone
 
 if TYPE_CHECKING:
     import torch
@@ -33,11 +32,11 @@ _SHARDED: "WeakKeyDictionary[torch.nn.Module, tuple[bool, AsyncReduceScatter | N
 
 
 def start(config: PretrainConfig, layout: Layout) -> "tuple[Accelerator, Ranks]":
-    """Join the other processes (as torchrun's variables say) and set the process up for reproducible arithmetic."""
+    """Join the other processes and set this one up for reproducible arithmetic."""
     import torch
     import torch.utils.deterministic
     from accelerate import Accelerator
-    from accelerate.utils import DistributedDataParallelKwargs, InitProcessGroupKwargs
+    from accelerate.utils import DistributedDataParallelKwargs
 
     torch.set_num_threads(config.threads)
     torch.use_deterministic_algorithms(True)
@@ -46,13 +45,14 @@ def start(config: PretrainConfig, layout: Layout) -> "tuple[Accelerator, Ranks]"
     on_cpu = config.device == "cpu" or (config.device == "auto" and not torch.cuda.is_available())
     if not on_cpu:
         _require_gpus(config)
-    if layout.is_sharded and layout.num_processes == 1 and not on_cpu:
-        _be_a_group_of_one()
+    if config.num_processes > 1:
+        join(config.num_processes, on_cpu=on_cpu, timeout_seconds=config.collective_timeout_seconds)
+    elif layout.is_sharded and not on_cpu:
+        join_alone()
     accelerator = Accelerator(
         cpu=on_cpu,
         mixed_precision="no",  # Accelerate's own would reduce gradients and return the loss in the narrow type
         kwargs_handlers=[
-            InitProcessGroupKwargs(timeout=timedelta(seconds=config.collective_timeout_seconds)),
             DistributedDataParallelKwargs(
                 broadcast_buffers=False,  # tables of the rotary embedding: the same everywhere
                 bucket_cap_mb=cast(int, layout.bucket_bytes / (1 << 20)),
@@ -79,13 +79,6 @@ def _require_gpus(config: PretrainConfig) -> None:
             f"pretrain.num_processes = {config.num_processes} is more than the {found} GPUs here: each process needs "
             "one of its own"
         )
-
-
-def _be_a_group_of_one() -> None:
-    import torch.distributed as dist
-
-    if not dist.is_initialized():
-        dist.init_process_group("cuda:nccl,cpu:gloo", store=dist.HashStore(), rank=0, world_size=1)
 
 
 def spread(

@@ -1,44 +1,30 @@
-"""One attempt: the worker processes from their start to their end, and what is to be said about that end."""
+"""One attempt: the ranks from their start to their end, and what is to be said about that end."""
 
 import json
 import os
+import shutil
 import signal
-import subprocess
 import sys
-import time
-from collections.abc import Callable
+import uuid
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from types import TracebackType
-from typing import Any, Self
+from pathlib import Path
+from typing import Any
 
-from stages.errors import FAILED
+from stages.errors import FAILED, OK, TRY_AGAIN
 from stages.pretrain.config import PretrainConfig
 from stages.pretrain.job import Job, RunDirectory
-from stages.pretrain.supervision.processes import PARENT
-from stages.pretrain.supervision.supervise import TELLING
+from stages.pretrain.parallel.redundant_groups import num_groups
+from stages.pretrain.supervision.groups import FROM_OUTSIDE, Group, GroupEnd, Launcher
+from stages.pretrain.supervision.launchers import Launchers
+from stages.pretrain.supervision.supervise import LEFT, TELLING
 
 POLL_SECONDS = 0.2
-GRACE_SECONDS = 5.0
 SHOWN_LOG_LINES = 30
-# Signals by which an operator, a batch system or the kernel for want of memory ends a process that is not at fault.
-FROM_OUTSIDE = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+RECORDED_COLLECTIVES = "1000"  # by torch's flight recorder, for a look into hangs
 # Large blocks come from the heap and stay in it. Without this glibc maps and unmaps every activation, measured to cost
 # 1.4 to 2 times the CPU time of a step.
 HEAP = {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": str(16 << 30), "MALLOC_TOP_PAD_": str(256 << 20)}
-
-
-def command(job: Job) -> list[str]:
-    """The command line of the workers: one process as it is, several under torchrun with its rendezvous on the
-    loopback interface."""
-    if job.config.num_processes == 1:
-        return [sys.executable, "-m", "stages.pretrain.worker", str(job.run.job)]
-    return [
-        *(sys.executable, "-m", "stages.pretrain.supervision.launch"),
-        *("--nnodes", "1", "--nproc-per-node", str(job.config.num_processes)),
-        *("--rdzv-backend", "c10d", "--rdzv-endpoint", "127.0.0.1:0", "--local-addr", "127.0.0.1"),
-        *("--max-restarts", "0", "--monitor-interval", "0.1"),
-        *("--module", "stages.pretrain.worker", str(job.run.job)),
-    ]
 
 
 def environment(config: PretrainConfig) -> dict[str, str]:
@@ -52,88 +38,134 @@ def environment(config: PretrainConfig) -> dict[str, str]:
         "TOKENIZERS_PARALLELISM": "false",
         "HF_HUB_OFFLINE": "1",
         "CUBLAS_WORKSPACE_CONFIG": ":4096:8",
+        "TORCH_FR_BUFFER_SIZE": RECORDED_COLLECTIVES,
     }
     if config.device != "cuda":
         wanted |= HEAP
+    if config.device != "cpu":
+        wanted["PYTORCH_NVML_BASED_CUDA_CHECK"] = "1"  # the launcher asks for GPUs without starting CUDA, and forks
     # torch knows the variable by an older name too, and that one first.
     if config.device != "cpu" and config.allocator_options and "PYTORCH_CUDA_ALLOC_CONF" not in os.environ:
         wanted["PYTORCH_ALLOC_CONF"] = config.allocator_options
     # Ranks of one machine talk over loopback, whatever its host name resolves to.
     if config.num_processes > 1 and sys.platform == "linux":
         wanted["GLOO_SOCKET_IFNAME"] = "lo"
-    return {**wanted, **os.environ, PARENT: str(os.getpid())}
+    return {**wanted, **os.environ}
 
 
-class Workers:
-    """The processes of one attempt; leaving the context ends them, however it is left."""
+def launcher_for(job: Job) -> Launcher | Launchers:
+    """What launches the groups of `job`: where they are redundant, each by a process of its own."""
+    if job.config.redundant:
+        return Launchers([one_launcher(job) for _ in range(num_groups(job.config))])
+    return one_launcher(job)
 
-    def __init__(self, job: Job) -> None:
-        self._run = job.run
-        for path in job.run.failures.glob("rank-*.json"):
-            path.unlink()
-        job.run.result.unlink(missing_ok=True)
-        with open(job.run.log, "ab") as log:
-            self._process = subprocess.Popen(
-                command(job),
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                env=environment(job.config),
-                start_new_session=True,
-            )
 
-    def wait(self, watch: Callable[[], None]) -> int:
-        """Call `watch` several times a second until the processes have ended, and once more after that. Returns the
-        exit code."""
-        while self._process.poll() is None:
-            watch()
-            time.sleep(POLL_SECONDS)
-        watch()
-        return self._process.returncode
+def one_launcher(job: Job) -> Launcher:
+    """A launcher with the environment and the modules that ranks of `job` need."""
+    family = job.config.model.resolved().family
+    return Launcher(
+        environment(job.config),
+        log=job.run.log,
+        modules=[f"transformers.models.{family}.modeling_{family}"],
+    )
 
-    def __enter__(self) -> Self:
-        return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        if self._process.poll() is None:
-            self._process.send_signal(signal.SIGTERM)
-            try:
-                self._process.wait(GRACE_SECONDS)
-            except subprocess.TimeoutExpired:
-                self._process.kill()
-                self._process.wait()
+def clear(run: RunDirectory) -> None:
+    """Remove what ranks of an earlier attempt have left for the supervisor to read, and files by which they met."""
+    for path in run.failures.glob("rank-*.json"):
+        path.unlink()
+    run.result.unlink(missing_ok=True)
+    run.request.unlink(missing_ok=True)
+    shutil.rmtree(run.rendezvous, ignore_errors=True)
+
+
+def group_of(job: Job, variables: Mapping[str, str] | None = None) -> Group:
+    """All ranks of a job as one group. variables: for their environment."""
+    return Group(
+        job=job.run.job,
+        log=job.run.log,
+        rendezvous=meeting_place(job.run),
+        size=job.config.num_processes,
+        variables=variables or {},
+    )
+
+
+def meeting_place(run: RunDirectory) -> Path:
+    """A file by which the ranks of one group meet once."""
+    run.rendezvous.mkdir(exist_ok=True)
+    return run.rendezvous / uuid.uuid4().hex
+
+
+def train_once(job: Job) -> "End":
+    """One attempt that nobody watches, from `job` to its end."""
+    job.write()
+    with one_launcher(job) as launcher:
+        clear(job.run)
+        launcher.start(group_of(job))
+        while not (ends := launcher.poll()):
+            launcher.wait(POLL_SECONDS)
+    return explain(job.run, ends[0])
 
 
 @dataclass(frozen=True)
 class End:
     """What an attempt ended with. `code`: an exit code, negative for a signal from outside that killed a process; peers
-    that lost it record an error of their own. `draw`: the batch that was not finite, if that was it."""
+    that lost it record an error of their own. `draw`: the batch that was not finite, if that was it; `rank`: the one
+    that says so."""
 
     code: int
     cause: str
     draw: int | None = None
+    rank: int | None = None
 
 
-def explain(run: RunDirectory, returned: int) -> End:
-    """The end of an attempt whose first process returned `returned`."""
-    if returned == 0:
-        return End(0, "")
-    number = -returned if returned < 0 else returned - 128
-    killed = number in FROM_OUTSIDE
-    records: list[dict[str, Any]] = [
-        json.loads(path.read_text(encoding="utf-8")) for path in run.failures.glob("rank-*.json")
-    ]
-    if killed and not any(record["exit_code"] in TELLING for record in records):
-        return End(-number, f"a training process was killed by {signal.Signals(number).name}")
+def explain(run: RunDirectory, end: GroupEnd) -> End:
+    """The end of an attempt. What a rank has put down counts for more than how it ended, and a signal from outside for
+    more than what its peers have put down, unless that is telling."""
+    statuses = [(rank.status, rank.rank) for rank in end.ranks if rank.status != OK and not rank.killed]
+    records = _records(run)
+    telling = [record for record in records if record["exit_code"] in TELLING]
+    if end.launcher_status is not None:
+        if not telling:
+            return _without_a_word("the launcher", end.launcher_status)
+    elif not statuses and not any(rank.killed for rank in end.ranks):
+        return End(OK, "")
+    outside = [status for status, _ in statuses if -status in FROM_OUTSIDE]
+    if outside and not telling:
+        return _without_a_word("a training process", outside[0])
     if not records:
-        how = f"was killed by {signal.Signals(number).name}" if returned < 0 else f"ended with exit code {returned}"
-        return End(returned if returned in TELLING else FAILED, f"a training process {how} without saying why")
-    rank = {code: place for place, code in enumerate(TELLING)}
-    record = min(records, key=lambda r: (rank.get(r["exit_code"], len(TELLING)), r["time"]))
+        left = [status for status, _ in statuses if status != LEFT]
+        return End(LEFT, "left on request") if statuses and not left else _silent(left)
+    record = min(records, key=lambda r: (_place(r["exit_code"]), r["clock"]))
     name = "" if record["exit_code"] in TELLING else f"{record['error']}: "
-    return End(record["exit_code"], f"{name}{record['message']}", record["draw"])
+    return End(record["exit_code"], f"{name}{record['message']}", record["draw"], record["rank"])
+
+
+def _records(run: RunDirectory) -> list[dict[str, Any]]:
+    return [json.loads(path.read_text(encoding="utf-8")) for path in run.failures.glob("rank-*.json")]
+
+
+def _silent(statuses: Sequence[int]) -> End:
+    """Of ranks that have put nothing down, the most telling one first."""
+    if not statuses:
+        return End(-signal.SIGKILL, "the training processes were ended")
+    status = min(statuses, key=_place)
+    if status == TRY_AGAIN:
+        return End(status, "the disk is full: a training process could not even write down why it ended")
+    return _without_a_word("a training process", status)
+
+
+def _place(code: int) -> int:
+    """How much an exit code says, the more the less."""
+    return TELLING.index(code) if code in TELLING else len(TELLING)
+
+
+def _without_a_word(what: str, status: int) -> End:
+    """The end of a process that ended with `status`."""
+    if -status in FROM_OUTSIDE:
+        return End(status, f"{what} was killed by {signal.Signals(-status).name}")
+    how = f"was killed by {signal.Signals(-status).name}" if status < 0 else f"ended with exit code {status}"
+    return End(status if status in TELLING else FAILED, f"{what} {how} without saying why")
 
 
 def log_tail(run: RunDirectory) -> str:

@@ -1,5 +1,4 @@
-"""The supervising side of pretraining: launches workers, watches them through the run directory, decides, and publishes
-what is healthy.
+"""The supervising side of pretraining: has attempts run, decides what comes after each, and publishes what is healthy.
 
 Imports no torch, and what reads tokens only where it is used. The workers detect; this side decides (see
 `stages.pretrain.supervision.supervise`).
@@ -7,36 +6,56 @@ Imports no torch, and what reads tokens only where it is used. The workers detec
 
 import json
 import os
-import shutil
-import statistics
 import time
+from dataclasses import dataclass
 from functools import partial
-from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from data.errors import InputError
 from stages.base import Facts, Inputs
 from stages.errors import BAD_INPUT, TRY_AGAIN, TryAgain
-from stages.files import fsync_file
 from stages.journal import Journal, torn
-from stages.pretrain.batches.exclusions import Exclusion, draws, read_exclusions, write_exclusions
-from stages.pretrain.checkpoints import checkpoint
+from stages.pretrain.batches.exclusions import Draws, Exclusion, draws, read_exclusions, write_exclusions
+from stages.pretrain.checkpoints.choose import always, choose
 from stages.pretrain.checkpoints.health import is_proven
-from stages.pretrain.checkpoints.keeper import Keeper, always, choose
+from stages.pretrain.checkpoints.keeper import Keeper
+from stages.pretrain.checkpoints.tier import begin_anew
 from stages.pretrain.config import PretrainConfig
-from stages.pretrain.job import METRICS, TIMING, Job, RunDirectory, make_job, read_lines
+from stages.pretrain.job import Job, RunDirectory, make_job
 from stages.pretrain.monitor.records import cut_back
-from stages.pretrain.monitor.summary import summary
 from stages.pretrain.monitor.tail import MetricsTail
-from stages.pretrain.supervision.attempt import Workers, explain, log_tail
+from stages.pretrain.supervision.account import Account
+from stages.pretrain.supervision.attempt import POLL_SECONDS, launcher_for, log_tail
+from stages.pretrain.supervision.capacity import Capacity, with_processes
+from stages.pretrain.supervision.collect import collect
+from stages.pretrain.supervision.groups import Launcher
+from stages.pretrain.supervision.healing import Healing
+from stages.pretrain.supervision.launchers import Launchers
+from stages.pretrain.supervision.moments import Kind, kind_of
+from stages.pretrain.supervision.notices import Notices
+from stages.pretrain.supervision.running import Attempt
 from stages.pretrain.supervision.supervise import Action, Decision, Ending, decide
 from stages.store import Store
 
 if TYPE_CHECKING:
     from stages.pretrain.batches.sequences import Sequences
 
-MOST_WAITING = 0.05  # of the time of the steps, for data, before the journal warns
+
+ON_REQUEST = (Kind.REQUEST, Kind.RESIZE)  # ends that were wanted, and are no incidents
+
+
+@dataclass(frozen=True, kw_only=True)
+class Means:
+    """What a supervisor works with, for the whole of a run."""
+
+    journal: Journal
+    keeper: Keeper
+    launcher: Launcher | Launchers
+    notices: Notices
+    account: Account
+    capacity: Capacity
+    sequences: "Sequences"
 
 
 def pretrain(config: PretrainConfig, inputs: Inputs, out: Path, journal: Journal, *, hook: str = "") -> Facts:
@@ -56,12 +75,37 @@ def pretrain(config: PretrainConfig, inputs: Inputs, out: Path, journal: Journal
         directory=inputs.store.runs_path(inputs.key),
         hook=hook,
     )
-    sequences = open_train(config, tokens.path, local=True)
-    for warning in sequences.warnings:
-        journal.warning(warning)
-    keeper = Keeper(config, inputs, job.run, job.vocabulary_size, journal)
-    supervise(job, journal, keeper, sequences)
-    return collect(job, keeper, sequences, out, journal)
+    with (
+        Notices() as notices,
+        launcher_for(job) as launcher,  # it imports while the rest is looked at
+        Keeper(
+            config,
+            inputs,
+            job.run,
+            job.vocabulary_size,
+            journal,
+            interrupt=lambda: require_going_on(notices),
+        ) as keeper,
+    ):
+        sequences = open_train(config, tokens.path, local=True)
+        for warning in sequences.warnings:
+            journal.warning(warning)
+        keeper.recover()
+        account = Account(job.run, journal)
+        means = Means(
+            journal=journal,
+            keeper=keeper,
+            launcher=launcher,
+            notices=notices,
+            account=account,
+            capacity=Capacity(config, job.run.processes),
+            sequences=sequences,
+        )
+        try:
+            supervise(job, means)
+            return collect(job, keeper, sequences, account, out, journal)
+        finally:
+            account.closed()
 
 
 def forget(store: Store, key: str) -> None:
@@ -70,43 +114,123 @@ def forget(store: Store, key: str) -> None:
     run = store.runs_path(key)
     if run.exists():
         store.remove(run)
+    begin_anew(run)
 
 
-def supervise(job: Job, journal: Journal, keeper: Keeper, sequences: "Sequences") -> None:
+def supervise(job: Job, means: Means) -> None:
     """Launch attempts until the last step is done and every durable checkpoint is published, or until `decide` says
     stop."""
-    config, run = job.config, job.run
+    config, run, keeper, account = job.config, job.run, means.keeper, means.account
     history: list[Ending] = []
     exclusions = read_exclusions(run.excluded)
-    step = choose(run, journal, wanted=always)
+    wanted, processes = always, config.num_processes
     while True:
+        step = choose(run, means.journal, wanted=wanted, fetch=keeper.fetch)
+        account.resuming(step)
         cut_back(run, step)
         keeper.forget(step)
         # What an earlier supervisor left healthy and unpublished is made good here.
         keeper.poll(step)
         if step == config.num_steps and run.result.exists():
             return
-        tail = MetricsTail(run, config, journal, resumed_step=step)
-        ending = attempt(job.at(step, draws(exclusions)), tail, keeper)
+        this = next_job(job, means, step, draws(exclusions))
+        if this.config.num_processes != processes:
+            before, processes = processes, this.config.num_processes
+            noun = "process" if processes == 1 else "processes"
+            means.journal.event("note", text=f"{processes} {noun} instead of {before}")
+        account.began(num_processes=processes)
+        ending = attempt(this, means)
         decision = decide(
             ending,
             history,
             max_relaunches=config.max_relaunches,
             max_exclusions=config.max_exclusions,
             excluded_steps=[exclusion.step for exclusion in exclusions],
+            may_shrink=means.capacity.may_lose_another(),
         )
+        account_for(account, ending, decision)
         if decision.action is Action.DONE:
             assert ending.step == config.num_steps, f"the workers are done at step {ending.step} of {config.num_steps}"
             return
-        record_incident(run, journal, ending, decision, attempt_number=len(history) + 1, resumed_step=step)
+        if kind_of(ending.exit_code, ending.requested) not in ON_REQUEST:
+            record_incident(run, means.journal, ending, decision, attempt_number=len(history) + 1, resumed_step=step)
         history.append(ending)
         if decision.action is Action.STOP:
             raise stop(run, decision)
         if decision.action is Action.EXCLUDE:
-            exclusions = exclude(run, journal, ending, exclusions, sequences)
+            exclusions = exclude(run, means.journal, ending, exclusions, means.sequences)
+        if decision.without is not None:
+            means.capacity.suspected.add(means.capacity.place_of(decision.without))
+        pause(decision.delay_seconds, means.notices)
         goes_back = decision.action in (Action.ROLL_BACK, Action.EXCLUDE)
         wanted = partial(is_proven, reached=ending.step, config=config) if goes_back else always
-        step = choose(run, journal, wanted=wanted)
+
+
+def next_job(job: Job, means: Means, step: int, excluded: Draws) -> Job:
+    """The job of the next attempt, from the checkpoint of `step`, whose bytes have all been verified, on what there is
+    now. Raises TryAgain where that is too little, or if the run is to stop."""
+    require_going_on(means.notices)
+    processes = means.capacity.possible()
+    if not processes:
+        raise TryAgain(
+            f"fewer than pretrain.least_processes = {job.config.least_processes} processes can run here now; the same "
+            "command goes on when they can"
+        )
+    return job.model_copy(
+        update={
+            "config": with_processes(job.config, processes),
+            "resume_step": step,
+            "excluded": excluded,
+            "verified": step > 0,
+            "checkpoint_seconds": means.keeper.checkpoint_seconds(),
+        }
+    )
+
+
+def require_going_on(notices: Notices) -> None:
+    """Raises TryAgain if the run has been asked to stop, while no attempt runs."""
+    if notices.received is not None:
+        raise TryAgain(f"stopped on request ({notices.received.name}); the same command goes on from there")
+
+
+def pause(seconds: float, notices: Notices) -> None:
+    """Before the next attempt; cut short by a notice."""
+    until = time.monotonic() + seconds
+    while notices.received is None and time.monotonic() < until:
+        time.sleep(min(POLL_SECONDS, max(until - time.monotonic(), 0)))
+
+
+def attempt(job: Job, means: Means) -> Ending:
+    """Run the ranks once, publishing and telling meanwhile."""
+    tail = MetricsTail(job.run, job.config, means.journal, resumed_step=job.resume_step)
+
+    def look() -> None:
+        means.keeper.poll(tail.poll())
+        means.account.poll()
+
+    healing = Healing(job, means.journal, means.account, reached=lambda: tail.reached)
+    running = Attempt(
+        job,
+        launcher=means.launcher,
+        journal=means.journal,
+        notices=means.notices,
+        capacity=means.capacity,
+        grouping=healing if job.config.redundant else None,
+    )
+    return running.run(look, reached=lambda: tail.reached)
+
+
+def account_for(account: Account, ending: Ending, decision: Decision) -> None:
+    """Tell the account of the end of an attempt."""
+    account.ended(
+        kind_of(ending.exit_code, ending.requested),
+        cause=ending.cause,
+        step=ending.step,
+        decision=decision.action.value,
+        delay_seconds=decision.delay_seconds,
+        noticed_at=ending.noticed_at,
+        silent_seconds=ending.silent_seconds,
+    )
 
 
 def exclude(
@@ -137,16 +261,6 @@ def _documents(sequences: "Sequences", draw: int) -> dict[str, Any]:
         return {"documents": {}, "unread": f"{type(error).__name__}: {error}"}
 
 
-def attempt(job: Job, tail: MetricsTail, keeper: Keeper) -> Ending:
-    """Run the workers once, publishing and telling meanwhile."""
-    job.write()
-    with Workers(job) as workers:
-        returned = workers.wait(lambda: keeper.poll(tail.poll()))
-    end = explain(job.run, returned)
-    newest = max(checkpoint.scan(job.run.checkpoints).complete, default=0)
-    return Ending(exit_code=end.code, cause=end.cause, step=tail.reached, checkpoint_step=newest, draw=end.draw)
-
-
 def record_incident(
     run: RunDirectory, journal: Journal, ending: Ending, decision: Decision, *, attempt_number: int, resumed_step: int
 ) -> None:
@@ -159,8 +273,10 @@ def record_incident(
         "step": ending.step,
         "checkpoint_step": ending.checkpoint_step,
         "draw": ending.draw,
+        "rank": ending.rank,
         "decision": decision.action.value,
         "reason": decision.reason,
+        "delay_seconds": decision.delay_seconds,
     }
     with open(run.incidents, "ab") as file:
         line = {"time": round(time.time(), 3), **incident, "log": log_tail(run)}
@@ -178,67 +294,3 @@ def stop(run: RunDirectory, decision: Decision) -> Exception:
     if decision.exit_code == TRY_AGAIN:
         return TryAgain(decision.reason)
     return RuntimeError(f"training stopped: {decision.reason}\n{log_tail(run)}")
-
-
-def collect(job: Job, keeper: Keeper, sequences: "Sequences", out: Path, journal: Journal) -> Facts:
-    """Put the records of the finished run into the artifact and say what it amounts to."""
-    run = job.run
-    artifacts = keeper.require_all()
-    for source, name in ((run.metrics, METRICS), (run.timing, TIMING)):
-        shutil.copyfile(source, out / name)
-        fsync_file(out / name)
-    metrics, timing = read_lines(run.metrics), read_lines(run.timing)
-    losses = [line["loss"] for line in metrics if line["loss"] is not None]
-    result = json.loads(run.result.read_text(encoding="utf-8"))
-    facts = {
-        "num_steps": len(metrics),
-        "tokens": metrics[-1]["tokens"],
-        "first_loss": losses[0],
-        "final_loss": losses[-1],
-        "heldout_loss": artifacts[-1].facts["heldout_loss"],
-        "parameters": result.pop("parameters"),
-        "packing": {
-            "kind": job.config.packing,
-            "cross_document_attention": job.config.cross_document_attention,
-            "domains": sequences.packing_facts(),
-        },
-        "mixture": sequences.mixture_facts(len(metrics)),
-        "excluded": [exclusion.model_dump() for exclusion in read_exclusions(run.excluded)],
-        "checkpoints": [{"step": a.facts["step"], "key": a.key, "digest": a.digest} for a in artifacts],
-    }
-    measured = measurements(metrics, timing, run, result)
-    warn_of_waiting(journal, measured["data_wait_ratio"])
-    return Facts(facts=facts, measurements=measured, measured_files=(TIMING,))
-
-
-def warn_of_waiting(journal: Journal, data_wait_ratio: float) -> None:
-    """Say so if the training was starved of data."""
-    if data_wait_ratio > MOST_WAITING:
-        journal.warning(
-            f"{data_wait_ratio:.1%} of the time of the steps was spent waiting for data: raise pretrain.reader_threads "
-            "or pretrain.prefetch_batches, or bring the shards nearer"
-        )
-
-
-def measurements(
-    metrics: list[dict[str, Any]], timing: list[dict[str, Any]], run: RunDirectory, result: dict[str, Any]
-) -> dict[str, Any]:
-    """Speed and memory. Seconds are wall seconds inside steps, those of the attempt whose result was kept; checkpoints,
-    held-out losses and starts are not in them. `metrics`, `timing`: a line for each step. `result`: the peak of all
-    attempts, and the layout and device of the last one. tokens_per_second: that were predicted, padding left out, in
-    the median step. data_wait_ratio: share of the time of the steps in which the process that waited longest for its
-    data did so. The rest: see `summary`."""
-    seconds = [line["seconds"] for line in timing]
-    totals = [0, *(line["tokens"] for line in metrics)]
-    speeds = [(after - before) / step for (before, after), step in zip(pairwise(totals), seconds, strict=True)]
-    waited = sum(line["data_wait_seconds"] for line in timing)
-    return {
-        **result,
-        "step_seconds": sum(seconds),
-        "median_step_seconds": statistics.median(seconds),
-        "tokens_per_second": statistics.median(speeds),
-        "data_wait_seconds": waited,
-        "data_wait_ratio": waited / sum(seconds),
-        "incidents": len(read_lines(run.incidents)),
-        **summary(timing),
-    }

@@ -132,6 +132,7 @@ def publish_checkpoint(store: Store, made: Any, step: int = 7) -> Artifact:
     """A checkpoint as pretraining saves it."""
     import torch
 
+    from stages.pretrain.checkpoints.saver import save_at_once
     from stages.pretrain.checkpoints.tensors import model_tensors
     from stages.pretrain.parallel.ranks import Ranks
 
@@ -144,9 +145,7 @@ def publish_checkpoint(store: Store, made: Any, step: int = 7) -> Artifact:
             data_fingerprint="",
         )
         alone = Ranks(rank=0, size=1, device=torch.device("cpu"))
-        saved = checkpoint.save(
-            folder, model_tensors(made), state, config_values(made.config), alone, written=lambda: None
-        )
+        saved = save_at_once(folder, model_tensors(made), state, config_values(made.config), alone)
         for path in list(saved.iterdir()):
             path.rename(folder / path.name)
         saved.rmdir()

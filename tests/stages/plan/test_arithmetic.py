@@ -229,3 +229,4 @@ def test_sequences_and_epochs_are_those_of_the_order(packing: str, scheduled: bo
 def test_disk_holds_durable_and_local_checkpoints() -> None:
     found = disk(PretrainConfig(num_steps=1000, checkpoint_every_steps=300, keep_local=2), 12_000_000)
     assert (found.bytes_each, found.durable, found.total_bytes) == (12_000_000, 4, 8 * 12_000_000)
+    assert (found.remote, found.remote_bytes) == (3, 3 * 12_000_000), "two newest and the best one"

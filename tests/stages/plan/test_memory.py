@@ -270,8 +270,23 @@ def test_each_layout_shares_what_it_says() -> None:
     owned = planned(num_processes=2, sharding="optimizer")
     assert owned.weights == one.weights and 0.5 * one.optimizer <= owned.optimizer < 0.75 * one.optimizer
     offloaded = planned(offload_optimizer=True, device="cuda")
-    assert (offloaded.weights, offloaded.optimizer, offloaded.host) == (0, 0, 16 * total)
+    assert (offloaded.weights, offloaded.optimizer, offloaded.host) == (0, 0, 28 * total)
     assert offloaded.total < one.total
+
+
+def test_a_checkpoint_is_written_from_a_copy_that_the_processes_share() -> None:
+    """On the host, whatever the training is on; none if the training waits."""
+    total = parameters(GROUPED, VOCABULARY).total
+
+    def planned(**settings: Any) -> Any:
+        return memory(GROUPED, PretrainConfig(batch_sequences=8, precision="fp32", **settings), VOCABULARY)
+
+    one, waiting = planned(), planned(asynchronous_checkpoints=False)
+    assert (one.staging, waiting.staging, one.total - waiting.total) == (12 * total, 0, 12 * total)
+    for sharding in ("full", "none", "optimizer"):
+        assert planned(num_processes=4, sharding=sharding).staging == 3 * total
+    on_gpu = planned(device="cuda")
+    assert (on_gpu.staging, on_gpu.host, on_gpu.total) == (0, 12 * total, waiting.total)
 
 
 def test_whole_states_go_to_the_owners_that_torch_gives_them() -> None:

@@ -24,9 +24,16 @@ def tokens(tmp_path_factory: pytest.TempPathFactory) -> tuple[Store, Artifact]:
     return store, pretokenize(store, text, tokenizer(store, text))
 
 
-def plan(tokens: tuple[Store, Artifact], events: list[Event] | None = None, **pretrain: object) -> Artifact:
+def plan(
+    tokens: tuple[Store, Artifact],
+    events: list[Event] | None = None,
+    step_seconds: float | None = None,
+    **pretrain: object,
+) -> Artifact:
     store, found = tokens
-    config = PlanConfig(model=ModelConfig(), pretrain=PretrainConfig.model_validate(pretrain))
+    config = PlanConfig(
+        model=ModelConfig(), pretrain=PretrainConfig.model_validate(pretrain), step_seconds=step_seconds
+    )
     job = Job(
         stage=STAGE, config=config, externals=STAGE.externals(config, store), inputs={"tokens": (found,)}, label="t"
     )
@@ -46,7 +53,7 @@ def test_figures_hang_together(tokens: tuple[Store, Artifact]) -> None:
     )
     memory = facts["memory"]
     passing = sum(memory[part] for part in ("activations", "mask", "loss"))
-    lasting = sum(memory[part] for part in ("weights", "gradients", "optimizer", "copies", "process"))
+    lasting = sum(memory[part] for part in ("weights", "gradients", "optimizer", "copies", "staging", "process"))
     assert memory["total"] == lasting + max(passing, memory["update"]) and memory["host"] == 0
     assert facts["checkpoints"]["bytes_each"] == 12 * facts["parameters"]["total"]
     assert set(facts["domains"]) == {"prose", "code", "tiny"}
@@ -60,6 +67,20 @@ def test_warnings_reach_the_journal(tokens: tuple[Store, Artifact]) -> None:
     warnings = [event["text"] for event in events if event["kind"] == "warning"]
     assert warnings == made.facts["warnings"]
     assert any("'prose' is read" in text for text in warnings)
+
+
+def test_the_plan_says_how_far_apart_durable_checkpoints_are_once_the_time_of_a_step_is_known(
+    tokens: tuple[Store, Artifact],
+) -> None:
+    assert plan(tokens).facts["cadence"] is None, "arithmetic alone does not know"
+    events: list[Event] = []
+    found = plan(tokens, events, step_seconds=2.0, num_steps=5000, checkpoint_every_steps=100)
+    (warning,) = [event["text"] for event in events if event["kind"] == "warning" and "durable" in event["text"]]
+    assert "makes a durable checkpoint every 3 min at 2 s a step" in warning and "1800 to 3600 steps" in warning
+    assert found.facts["cadence"]["warning"] == warning
+    well = plan(tokens, step_seconds=2.0, num_steps=5000, checkpoint_every_steps=1800).facts
+    assert not well["cadence"]["warning"] and well["cadence"]["interval_seconds"] == 3600
+    assert plan(tokens, keep_every=1).facts["checkpoints"]["remote"] > plan(tokens).facts["checkpoints"]["remote"]
 
 
 def test_another_layout_is_another_plan(tokens: tuple[Store, Artifact]) -> None:

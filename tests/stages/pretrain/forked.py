@@ -1,30 +1,35 @@
 """Ranks that are forked from a process which has imported torch, transformers and accelerate: to start Python with
-these takes a hundred times as long as a training of the micro model. Each is a process of its own, as those of torchrun
-are.
+these takes a hundred times as long as a training of the micro model.
 
     with workers_forked():
-        micro.pretrain(config, store)        # its workers are forked
+        micro.pretrain(config, store)        # by one launcher for all runs of this process
     run_ranks(function, argument, size=3)    # function(argument) on three ranks
 """
 
+import atexit
 import multiprocessing
 import os
+import shutil
 import socket
 import sys
+import tempfile
 import time
+import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import cache
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any, Self
 
 import pytest
 
-from stages.pretrain import worker
 from stages.pretrain.job import Job
+from stages.pretrain.parallel.ranks import RENDEZVOUS
 from stages.pretrain.supervision import supervisor
 from stages.pretrain.supervision.attempt import environment
-from stages.pretrain.supervision.launch import exit_code
+from stages.pretrain.supervision.groups import Launcher
+from tests.stages.pretrain import micro
 
 POLL_SECONDS = 0.05
 CONTEXT = multiprocessing.get_context("forkserver")
@@ -45,12 +50,18 @@ CONTEXT.set_forkserver_preload(
 def start_ranks(
     function: Callable[..., object], *arguments: Any, size: int, log: Path, variables: dict[str, str]
 ) -> list[BaseProcess]:
-    """Call a function of a module on `size` ranks, with torchrun's variables and `variables` in the environment; what
-    they print goes to `log`."""
+    """Call a function of a module on `size` ranks, with the launcher's variables, those by which torch's `env://` meets
+    and `variables` in the environment; what they print goes to `log`."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    world = {"WORLD_SIZE": size, "LOCAL_WORLD_SIZE": size, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
+    world = {
+        "WORLD_SIZE": size,
+        "LOCAL_WORLD_SIZE": size,
+        RENDEZVOUS: f"{log}.rendezvous-{uuid.uuid4().hex}",
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": port,
+    }
     processes = []
     for rank in range(size):
         place = {**world, "RANK": rank, "LOCAL_RANK": rank} if size > 1 else {}
@@ -72,20 +83,15 @@ def _begin(function: Callable[..., object], arguments: tuple[Any, ...], settings
     os._exit(status if isinstance(status, int) else 0)
 
 
-def wait_for_ranks(processes: list[BaseProcess], watch: Callable[[], None] = lambda: None) -> int:
-    """Call `watch` until all have ended, or one has failed, which ends the others. The exit code is that of
-    `stages.pretrain.supervision.attempt.Workers`."""
+def wait_for_ranks(processes: list[BaseProcess]) -> int:
+    """Until all have ended, or one has failed, which ends the others. The exit code of the first that failed, or 0."""
     while any(process.is_alive() for process in processes) and not any(process.exitcode for process in processes):
-        watch()
         time.sleep(POLL_SECONDS)
     codes = [process.exitcode for process in processes if process.exitcode]
     for process in processes:
         process.terminate()
         process.join()
-    watch()
-    if len(processes) == 1:
-        return codes[0] if codes else 0
-    return exit_code(codes) if codes else 0
+    return codes[0] if codes else 0
 
 
 def run_ranks(function: Callable[..., object], *arguments: Any, size: int, log: Path) -> None:
@@ -95,33 +101,33 @@ def run_ranks(function: Callable[..., object], *arguments: Any, size: int, log: 
     assert code == 0, f"exit code {code}:\n{log.read_text(errors='replace')}"
 
 
-class ForkedWorkers:
-    """In the place of `stages.pretrain.supervision.attempt.Workers`."""
+class KeptLauncher(Launcher):
+    """That of all runs of this process, one after the other, for which only the first one waits."""
 
-    def __init__(self, job: Job) -> None:
-        for path in job.run.failures.glob("rank-*.json"):
-            path.unlink()
-        job.run.result.unlink(missing_ok=True)
-        config = job.config
-        self._ranks = start_ranks(
-            worker.main, str(job.run.job), size=config.num_processes, log=job.run.log, variables=environment(config)
-        )
-
-    def wait(self, watch: Callable[[], None]) -> int:
-        return wait_for_ranks(self._ranks, watch)
-
-    def __enter__(self) -> Self:
+    def serve(self, job: Job) -> Self:
+        """Be the launcher of the next run."""
+        self._environment = environment(job.config)
         return self
 
-    def __exit__(self, *exception: object) -> None:
-        for process in self._ranks:
-            process.kill()
-            process.join()
+    def close(self) -> None:
+        for number in list(self.running):
+            self.kill(number)
+        while self.running:
+            self.poll()
+            self.wait(POLL_SECONDS)
+
+
+@cache
+def kept_launcher() -> KeptLauncher:
+    """It dies with this process."""
+    log = Path(tempfile.mkdtemp(prefix="launcher-")) / "log"
+    atexit.register(shutil.rmtree, log.parent, ignore_errors=True)
+    return KeptLauncher(environment(micro.config()), log=log)
 
 
 @contextmanager
 def workers_forked() -> Iterator[None]:
-    """Supervisors of this process fork their workers from here on."""
+    """Supervisors of this process share a launcher from here on."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(supervisor, "Workers", ForkedWorkers)
+        patch.setattr(supervisor, "launcher_for", lambda job: kept_launcher().serve(job))
         yield

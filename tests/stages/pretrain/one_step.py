@@ -1,12 +1,15 @@
-"""One training step in this process, and what its gradient was."""
+"""One training step in this process, what its gradient was, and a checkpoint at once."""
 
 import dataclasses
+from pathlib import Path
 from typing import Any
 
 import torch
 from torch.distributed.tensor import DTensor
 
 from data.order.loader import Batch
+from stages.pretrain.checkpoints.checkpoint import StepState, step_name
+from stages.pretrain.monitor.records import Records
 from stages.pretrain.parallel.spread import unwrapped
 from stages.pretrain.step import StepResult, Training, result, train_step
 
@@ -16,6 +19,14 @@ def one_step(training: Training, batch: Batch | None = None, *, step: int = 1, *
     fed = training.train_feed.place(batch or training.train.batch(step - 1))
     numbers = train_step(training, fed, step=step, **settings)
     return result(training, numbers, step=step, draw=training.draw(step - 1))
+
+
+def saved(training: Training, state: StepState, records: Records) -> Path:
+    """The folder of a checkpoint of `state`, which is there."""
+    training.saver.begin(training.tensors(), state, durable=False, vouch=records.vouch)
+    training.saver.staged()
+    training.saver.finish()
+    return training.checkpoints / step_name(state.step)
 
 
 def with_gradients(

@@ -9,8 +9,8 @@ from typing import Any
 import torch
 
 from stages.pretrain.checkpoints.checkpoint import StepState
-from stages.pretrain.checkpoints.tensors import here
-from stages.pretrain.loop import Loop, measure
+from stages.pretrain.checkpoints.tensors import here, state_digest
+from stages.pretrain.loop import Loop
 from stages.pretrain.monitor.records import Records
 from stages.pretrain.optimise import loss_scale
 from stages.pretrain.optimise.groups import local
@@ -49,13 +49,13 @@ def run(tokens: Path, folder: Path, layout: str) -> None:
         loop = Loop(training, state, records)
         seen = {"skipped": steps(loop, training, 0, SAVED), "scales": [loop.state.loss_scale.scale]}
         loop.save(durable=True)
-        training.ranks.barrier()
+        loop.finish()
         seen["skipped"] += steps(loop, training, SAVED, STEPS)
         seen["scales"].append(loop.state.loss_scale.scale)
     seen["updates"] = training.optimizer.tensors()["optimizer.step"].item()
-    digest = measure(training, loop.state).state_digest
+    digest = digest_of(training, loop.state)
     forget()
-    training, state = set_up(job.at(SAVED, ()))
+    training, state = set_up(job.model_copy(update={"resume_step": SAVED}))
     with Records(job.run, writes=False) as records:
         seen["resumes"] = resumed_digest(training, state, records) == digest
     forget()
@@ -66,7 +66,12 @@ def resumed_digest(training: Training, state: StepState, records: Records) -> st
     """Of a training that has gone on from a checkpoint to its end; "" but on the main rank."""
     loop = Loop(training, state, records)
     steps(loop, training, SAVED, STEPS)
-    return measure(training, loop.state).state_digest
+    return digest_of(training, loop.state)
+
+
+def digest_of(training: Training, state: StepState) -> str:
+    """Of all that a checkpoint holds; "" but on the main rank."""
+    return state_digest(training.tensors(), state.model_dump(mode="json"), reads=training.ranks.is_main)
 
 
 def steps(loop: Loop, training: Training, first: int, last: int) -> list[int]:

@@ -11,7 +11,8 @@ from stages.pretrain.checkpoints.checkpoint import scan
 from stages.pretrain.job import RunDirectory, read_lines
 from stages.pretrain.monitor.records import Records
 from stages.pretrain.optimise.loss_scale import FIRST
-from stages.pretrain.step import NonFinite
+from stages.pretrain.step import NonFinite, Wish
+from stages.pretrain.supervision.notices import Left, Requests
 from tests.stages.pretrain import micro, overflowing
 from tests.stages.pretrain.conftest import Build
 from tests.stages.pretrain.forked import run_ranks
@@ -57,8 +58,38 @@ def test_a_checkpoint_that_is_wanted_late_is_of_a_step_that_has_been_read(
     build: Build, run: RunDirectory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(loop, "Loop", Late)
-    _, _, saved = left(build, run, checkpoint_seconds=1e-9)
+    _, _, saved = left(build, run, checkpoint_seconds=1e-9, asynchronous_checkpoints=False)
     assert saved == [2, 4, 6]
+
+
+@pytest.mark.parametrize("late", [False, True])
+def test_a_run_that_is_asked_to_leave_does_so_behind_a_checkpoint_of_all_that_it_did(
+    build: Build, run: RunDirectory, monkeypatch: pytest.MonkeyPatch, late: bool
+) -> None:
+    """While another checkpoint is under way; and the last step is an end like any other."""
+    if late:
+        monkeypatch.setattr(loop, "Loop", Late)
+
+    def asked(point: str, step: int, rank: int, value: Any) -> Any:
+        if (point, step) == ("begin", 3):
+            Requests(run.request).ask_to_leave("a test")
+        return value
+
+    monkeypatch.setattr(setup, "load_hook", lambda name: asked)
+    undisturbed = dict(num_steps=STEPS, checkpoint_every_steps=2)
+    training, state = build(micro.config(**undisturbed))
+    with Records(run, writes=True) as records, pytest.raises(Left) as raised:
+        loop.train(training, state, records)
+    reached = raised.value.step
+    assert reached == (4 if late else 3), "a wish is read with the numbers of its step"
+    assert list(scan(run.checkpoints).complete)[-1] == reached
+    assert [line["step"] for line in read_lines(run.metrics)] == list(range(1, reached + 1))
+
+    training, state = build(micro.config(**{**undisturbed, "checkpoint_every_steps": STEPS}), resume_step=reached)
+    run.request.unlink()
+    monkeypatch.setattr(loop.Loop, "_wish", lambda self: Wish.LEAVE if self.state.step == STEPS - 1 else Wish.NOTHING)
+    with Records(run, writes=True) as records:
+        assert loop.train(training, state, records).step == STEPS
 
 
 @pytest.mark.parametrize("late", [False, True])

@@ -3,22 +3,29 @@ is killed on the way. The workers are simulated here; `test_runs` has them in ea
 """
 
 import shutil
+import signal
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from data.errors import InputError
 from data.order.batches import SampleOrder
+from stages.errors import TryAgain
 from stages.journal import Journal
 from stages.pretrain.batches.documents import documents_of_draw
 from stages.pretrain.batches.exclusions import Draws, read_exclusions
 from stages.pretrain.batches.sequences import Sequences, open_train
+from stages.pretrain.checkpoints.choose import nowhere
 from stages.pretrain.job import Job, RunDirectory, read_lines
 from stages.pretrain.supervision import supervisor
-from stages.pretrain.supervision.supervise import ROLL_BACK, Ending
+from stages.pretrain.supervision.account import Account
+from stages.pretrain.supervision.capacity import Capacity
+from stages.pretrain.supervision.notices import Notices
+from stages.pretrain.supervision.supervise import HARDWARE, ROLL_BACK, Ending
 from stages.store import Store
 from tests.stages.pretrain import micro
 
@@ -34,13 +41,19 @@ class World:
         self.job = micro.worker_job(config, tokens, folder / "run")
         self.sequences = open_train(config, tokens)
         self.attempts: list[Draws] = []
+        self.processes: list[int] = []
+        self.suspects: list[int] = []
         self.events: list[dict[str, Any]] = []
         self._journal = Journal(folder / "events.jsonl", stage="pretrain", listeners=(self.events.append,))
+        self.notices = Notices()
         self._bad = bad
         monkeypatch.setattr(supervisor, "attempt", self._attempt)
 
-    def _attempt(self, job: Job, tail: Any, keeper: Any) -> Ending:
+    def _attempt(self, job: Job, means: Any) -> Ending:
         self.attempts.append(job.excluded)
+        self.processes.append(job.config.num_processes)
+        if self.suspects:
+            return Ending(exit_code=HARDWARE, cause="why", step=9, checkpoint_step=0, rank=self.suspects.pop())
         order = open_train(job.config, Path(job.tokens), excluded=job.excluded).order
         for step in range(job.resume_step, STEPS):
             draw = order.draw(step)
@@ -50,8 +63,20 @@ class World:
         return Ending(exit_code=0, cause="", step=STEPS, checkpoint_step=0)
 
     def supervise(self) -> None:
-        keeper: Any = SimpleNamespace(forget=lambda step: None, poll=lambda step: None)
-        supervisor.supervise(self.job, self._journal, keeper, self.sequences)
+        keeper: Any = SimpleNamespace(
+            forget=lambda step: None, poll=lambda step: None, fetch=nowhere, checkpoint_seconds=lambda: None
+        )
+        run, launcher = self.job.run, cast(Any, None)
+        means = supervisor.Means(
+            journal=self._journal,
+            keeper=keeper,
+            launcher=launcher,
+            notices=self.notices,
+            account=Account(run, self._journal),
+            capacity=Capacity(self.job.config, run.processes),
+            sequences=self.sequences,
+        )
+        supervisor.supervise(self.job, means)
 
     def told(self) -> list[int]:
         return [event["first"] for event in self.events if event["kind"] == "excluded"]
@@ -169,8 +194,9 @@ def test_a_supervisor_reads_the_artifact_itself_wherever_its_workers_read(
     store = Store(tmp_path / "store")
     job = micro.pretrain_job(micro.config(**far), store)
     given: list[Sequences] = []
-    monkeypatch.setattr(supervisor, "supervise", lambda job, journal, keeper, sequences: given.append(sequences))
+    monkeypatch.setattr(supervisor, "supervise", lambda job, means: given.append(means.sequences))
     monkeypatch.setattr(supervisor, "collect", lambda *arguments: None)
+    monkeypatch.setattr(supervisor, "launcher_for", lambda job: nullcontext())
     inputs = job.place(store)
     supervisor.pretrain(job.config, inputs, tmp_path, Journal(tmp_path / "events.jsonl", stage="pretrain"))
     here = open_train(micro.config(), inputs["tokens"].path)
@@ -185,3 +211,44 @@ def test_a_run_does_not_go_on_with_exclusions_that_it_cannot_read(
     with pytest.raises(InputError, match=r"run/excluded\.json"):
         world.supervise()
     assert not world.attempts
+
+
+def test_a_run_that_is_asked_to_stop_while_no_attempt_runs_begins_none(
+    tmp_path: Path, tokens: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = World(tmp_path, tokens, monkeypatch, lambda step, draw, excluded: False)
+    world.notices.received = signal.SIGUSR1
+    with pytest.raises(TryAgain, match=r"stopped on request \(SIGUSR1\)"):
+        world.supervise()
+    assert not world.attempts
+
+
+def test_an_elastic_run_for_which_there_is_too_little_is_to_be_tried_again(
+    tmp_path: Path, tokens: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = World(tmp_path, tokens, monkeypatch, lambda step, draw, excluded: False)
+    config = micro.config(num_steps=STEPS, num_processes=3, least_processes=2)
+    world.job = world.job.model_copy(update={"config": config})
+    world.job.run.processes.write_text("1")
+    with pytest.raises(TryAgain, match=r"fewer than pretrain\.least_processes = 2"):
+        world.supervise()
+    assert not world.attempts
+    world.job.run.processes.write_text("2")
+    world.supervise()
+    assert world.processes == [2]
+
+
+def test_an_elastic_run_goes_on_without_a_process_whose_hardware_is_suspected(
+    tmp_path: Path, tokens: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As long as enough are left."""
+    world = World(tmp_path, tokens, monkeypatch, lambda step, draw, excluded: False)
+    config = micro.config(num_steps=STEPS, num_processes=4, least_processes=3)
+    world.job = world.job.model_copy(update={"config": config})
+    world.suspects = [1]
+    world.supervise()
+    assert world.processes == [4, 3]
+    world.suspects = [1, 1]
+    with pytest.raises(RuntimeError, match="hardware suspected: why"):
+        world.supervise()
+    assert world.processes == [4, 3, 4, 3]

@@ -6,11 +6,12 @@ from typing import Any
 
 import pytest
 
+from stages.errors import TRY_AGAIN
 from stages.pretrain.batches.documents import documents_of_draw
 from stages.pretrain.batches.exclusions import Exclusion, write_exclusions
 from stages.pretrain.batches.sequences import open_train
 from stages.pretrain.checkpoints.checkpoint import load_model
-from stages.pretrain.job import RunDirectory
+from stages.pretrain.job import RunDirectory, read_lines
 from stages.store import Artifact, Store
 from tests.stages.pretrain import faults, micro
 from tests.stages.pretrain.forked import workers_forked
@@ -19,9 +20,9 @@ from tests.stages.pretrain.runs import STEPS, config, incidents, metrics, state_
 
 @pytest.fixture(scope="module")
 def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Artifact:
-    """Of a run that nothing happens to."""
+    """Of a run that nothing happens to, and that waits for no checkpoint."""
     with workers_forked():
-        return micro.pretrain(config(1), Store(tmp_path_factory.mktemp("undisturbed")))
+        return micro.pretrain(config(1, asynchronous_checkpoints=True), Store(tmp_path_factory.mktemp("undisturbed")))
 
 
 def test_a_run_learns_and_leaves_artifacts_that_load(undisturbed: Artifact) -> None:
@@ -45,17 +46,24 @@ def test_kills_change_nothing_in_the_result(
     undisturbed: Artifact, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of the supervisor, of its worker within a step, and of its worker behind the last one."""
-    assert stopped_supervisor(tmp_path, 1, signal.SIGTERM, monkeypatch) == 128 + signal.SIGTERM
+    assert stopped_supervisor(tmp_path, 1, signal.SIGTERM, monkeypatch) == TRY_AGAIN
     faults.plan(monkeypatch, tmp_path / "marks", ("update", 13, 0, "kill"), ("written", STEPS, 0, "kill"))
     store = Store(tmp_path)
     with workers_forked():
         killed = micro.pretrain(config(1), store, hook=faults.HOOK)
     found = incidents(store, killed)
-    assert [(incident["decision"], incident["exit_code"]) for incident in found] == [("relaunch", -9)] * 2
+    ends = [(incident["decision"], incident["exit_code"]) for incident in found]
+    assert ends == [("relaunch", -9)] * 2, "a stop on request is no incident"
     assert found[0]["resumed_step"] > 0, "it began again"
     assert metrics(killed) == metrics(undisturbed)
     assert killed.digest == undisturbed.digest
     assert state_digests(store) == state_digests(Store(undisturbed.path.parents[2]))
+    account = killed.manifest.measurements["survival"]
+    assert [end["kind"] for end in account["ends"]] == ["request", "kill", "kill"]
+    kept = sum(line["seconds"] - line["data_wait_seconds"] for line in read_lines(killed.path / "timing.jsonl"))
+    assert account["productive_seconds"] == pytest.approx(kept, abs=1e-3)
+    lost = sum(account["lost_seconds"].values())
+    assert kept + lost == pytest.approx(account["wall_seconds"], abs=0.01), "every second has a cause"
 
 
 def test_a_batch_that_is_never_finite_is_left_out_and_the_run_is_that_of_one_that_never_had_it(

@@ -22,7 +22,7 @@ def test_kills_and_a_nan_on_one_rank_change_nothing_in_the_result(
     checkpoint."""
     calm = Store(tmp_path / "calm")
     with workers_forked():
-        undisturbed = micro.pretrain(config(2), calm)
+        undisturbed = micro.pretrain(config(2, asynchronous_checkpoints=True), calm)
     root = tmp_path / "disturbed"
     root.mkdir()
     assert stopped_supervisor(root, 2, signal.SIGKILL, monkeypatch) == -signal.SIGKILL

@@ -12,18 +12,18 @@ from data.errors import InputError
 from data.order.loader import IGNORE, Batch
 from stages.pretrain.faults import no_fault
 from stages.pretrain.job import RunDirectory
-from stages.pretrain.loop import after, save
+from stages.pretrain.loop import after
 from stages.pretrain.monitor.records import Records
-from stages.pretrain.step import NonFinite, StepResult, Training
+from stages.pretrain.step import NonFinite, StepResult, Training, Wish
 from tests.stages.pretrain import micro
 from tests.stages.pretrain.conftest import Build
-from tests.stages.pretrain.one_step import one_step, with_gradients
+from tests.stages.pretrain.one_step import one_step, saved, with_gradients
 
 NOTHING = StepResult(
     tokens=0,
     loss=None,
     gradient_norm=None,
-    save_wanted=False,
+    wish=Wish.NOTHING,
     waited_seconds=0.0,
     overflow=False,
     group_norms={},
@@ -43,7 +43,7 @@ def test_a_checkpoint_puts_down_the_memory_that_its_steps_needed(build: Build, t
     training, state = build(micro.config())
     run = RunDirectory(tmp_path / "run")
     with Records(run, writes=True) as records:
-        save(training, state, records)
+        saved(training, state, records)
         assert records.peak_memory(1) > 1e8
 
 

@@ -9,7 +9,7 @@ from stages import manifest
 from stages.pretrain.config import ModelConfig, PretrainConfig
 from stages.pretrain.faults import ALLOWED
 from stages.pretrain.job import make_job, read_lines
-from stages.pretrain.supervision.attempt import Workers, log_tail
+from stages.pretrain.supervision.attempt import log_tail, train_once
 from tests.benchmarks.peers.training import steps
 
 FOLDER = "LONGHAUL_BENCH_STEPS"
@@ -69,12 +69,10 @@ def train(tokens: Path, folder: Path, settings: dict[str, Any]) -> list[dict[str
         directory=folder / "run",
         hook=f"{__name__}:hook",
     )
-    job.write()
     os.environ |= {ALLOWED: "1", FOLDER: str(folder.absolute())}
-    with Workers(job) as workers:
-        returned = workers.wait(lambda: None)
-    if returned:
-        raise RuntimeError(f"the worker ended with {returned}\n{log_tail(job.run)}")
+    end = train_once(job)
+    if end.code:
+        raise RuntimeError(f"{end.cause}\n{log_tail(job.run)}")
     losses = [line["loss"] for line in read_lines(job.run.metrics)]
     (folder / "losses.json").write_text(json.dumps(losses))
     return read_lines(job.run.timing)

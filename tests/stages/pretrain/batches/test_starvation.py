@@ -16,7 +16,7 @@ from stages.pretrain.batches.sequences import open_train
 from stages.pretrain.job import RunDirectory, read_lines
 from stages.pretrain.loop import train
 from stages.pretrain.monitor.records import Records
-from stages.pretrain.supervision.supervisor import MOST_WAITING, measurements, warn_of_waiting
+from stages.pretrain.supervision.collect import MOST_WAITING, measurements, warn_of_waiting
 from stages.store import Store
 from tests.services.proxy import FaultProxy, Faults
 from tests.services.s3 import CREDENTIALS, options, s3_server

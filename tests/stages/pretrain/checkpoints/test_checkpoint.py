@@ -8,16 +8,15 @@ import pytest
 import torch
 
 from data.errors import InputError
-from stages.pretrain.checkpoints import checkpoint
+from stages.pretrain.checkpoints import checkpoint, saver
 from stages.pretrain.checkpoints.checkpoint import CHECKSUMS, StepState
 from stages.pretrain.checkpoints.restricted import CheckpointError
 from stages.pretrain.checkpoints.tensors import model_tensors, poison, state_digest
-from stages.pretrain.loop import save
 from stages.pretrain.monitor.records import Records
 from stages.pretrain.step import Training
 from tests.stages.pretrain import micro
 from tests.stages.pretrain.conftest import Build
-from tests.stages.pretrain.one_step import one_step
+from tests.stages.pretrain.one_step import one_step, saved
 
 PARTS = ("dcp/.metadata", "dcp/__0_0.distcp", "state.json", "config.json", "checksums.json")
 
@@ -34,8 +33,7 @@ def stored(build: Build, tmp_path: Path, steps: int = 5, **settings: Any) -> tup
     state = advance(training, state, steps)
     run = micro.worker_job(training.config, tmp_path, tmp_path / "run").run
     with Records(run, writes=True) as records:
-        save(training, state, records)
-    return training, state, training.checkpoints / checkpoint.step_name(steps)
+        return training, state, saved(training, state, records)
 
 
 def copies(training: Training) -> dict[str, torch.Tensor]:
@@ -66,7 +64,7 @@ def test_weights_alone_would_not_do(build: Build, tmp_path: Path) -> None:
     advance(training, state, 3)
     undisturbed = copies(training)
     weights_only, fresh = build(micro.config())
-    checkpoint.fill(directory / "dcp", model_tensors(weights_only.model))
+    checkpoint.fill(directory / "dcp", model_tensors(weights_only.model), partly=True)
     advance(weights_only, fresh.model_copy(update={"step": 5}), 3)
     name = "model.model.embed_tokens.weight"
     assert not torch.equal(weights_only.tensors()[name], undisturbed[name])
@@ -162,6 +160,39 @@ def test_a_missing_key_and_a_changed_shape_or_dtype_are_errors(
         )
 
 
+def test_a_tensor_that_nothing_asks_for_is_an_error(build: Build, tmp_path: Path) -> None:
+    """Such as moments that another optimizer would begin without."""
+    training, _, directory = stored(build, tmp_path)
+    fewer = {name: tensor for name, tensor in training.tensors().items() if not name.endswith(".exp_avg_sq")}
+    with pytest.raises(CheckpointError, match=r"neither the model nor its optimizer has: optimizer\..*exp_avg_sq"):
+        checkpoint.fill(directory / "dcp", fewer)
+    checkpoint.fill(directory / "dcp", fewer, partly=True)
+
+
+def test_a_state_of_another_schema_is_refused(build: Build, tmp_path: Path) -> None:
+    _, _, directory = stored(build, tmp_path)
+    path = directory / "state.json"
+    content = json.loads(path.read_text())
+    for schema in (checkpoint.SCHEMA + 1, None):
+        path.write_text(json.dumps({**content, "schema_version": schema, "what": "is not known yet"}))
+        with pytest.raises(InputError, match=f"has schema {schema}, and this version reads schema {checkpoint.SCHEMA}"):
+            checkpoint.read_state(directory)
+
+
+def test_what_has_just_been_verified_is_not_read_twice(
+    build: Build, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    training, state, _ = stored(build, tmp_path)
+    monkeypatch.setattr(checkpoint, "sha256_file", lambda path: pytest.fail(f"{path} is hashed"))
+    at_save = copies(training)
+    advance(training, state, 1)
+    found = checkpoint.load(
+        training.checkpoints, 5, training.tensors(), data_fingerprint="micro", excluded=(), verified=True
+    )
+    assert found == state
+    assert all(torch.equal(tensor, at_save[name]) for name, tensor in training.tensors().items())
+
+
 def test_the_model_of_a_checkpoint_loads_by_itself(build: Build, tmp_path: Path) -> None:
     training, _, directory = stored(build, tmp_path)
     model = checkpoint.load_model(directory)
@@ -211,18 +242,21 @@ def test_a_kill_before_the_rename_leaves_nothing_under_the_name(
 ) -> None:
     training, state = build(micro.config())
 
-    def killed(work: Path) -> None:
+    def killed(work: Path, hashes: dict[str, str]) -> int:
         raise KeyboardInterrupt
 
-    with Records(micro.worker_job(training.config, tmp_path, tmp_path / "run").run, writes=True) as records:
-        monkeypatch.setattr(checkpoint, "seal", killed)
+    state = advance(training, state, 2)
+    run = micro.worker_job(training.config, tmp_path, tmp_path / "run").run
+    with Records(run, writes=True) as records, monkeypatch.context() as patch:
+        patch.setattr(saver, "seal", killed)
         with pytest.raises(KeyboardInterrupt):
-            save(training, advance(training, state, 2), records)
-        found = checkpoint.scan(training.checkpoints)
-        assert not found.complete
-        assert [path.name for path in found.unfinished] == ["step-00000002.tmp"]
-        monkeypatch.undo()
-        save(training, state.model_copy(update={"step": 2}), records)
+            saved(training, state, records)
+    found = checkpoint.scan(training.checkpoints)
+    assert not found.complete
+    assert [path.name for path in found.unfinished] == ["step-00000002.tmp"]
+    training, _ = build(micro.config())
+    with Records(run, writes=True) as records:
+        saved(training, state, records)
     assert list(checkpoint.scan(training.checkpoints).complete) == [2]
 
 
@@ -239,8 +273,9 @@ def test_only_exact_names_are_checkpoints(tmp_path: Path) -> None:
     found = checkpoint.scan(tmp_path)
     assert list(found.complete) == [20, 100]
     assert {path.name for path in found.unfinished} == {"step-00000030.tmp", "step-00000040"}
-    checkpoint.remove(found.complete[20])
-    assert names(tmp_path) == {*others, "step-00000100", "step-00000030.tmp", "step-00000040"}
+    checkpoint.set_aside(found.complete[20], checkpoint.DAMAGED)
+    kept = {*others, "step-00000100", "step-00000030.tmp", "step-00000040"}
+    assert names(tmp_path) == {*kept, "step-00000020.damaged-1"}
 
 
 def test_setting_aside_keeps_what_was_set_aside_before(tmp_path: Path) -> None:

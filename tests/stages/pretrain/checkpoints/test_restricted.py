@@ -29,7 +29,7 @@ def saved(tmp_path: Path) -> Path:
 
 def load(folder: Path, names: str = "a") -> dict[str, torch.Tensor]:
     tensors = {name: torch.zeros(2, 3) for name in names}
-    fill(folder, tensors)
+    fill(folder, tensors, partly=True)
     return tensors
 
 

@@ -19,7 +19,7 @@ def steps(run: RunDirectory, first: int, last: int) -> None:
         for step in range(first, last + 1):
             timing = {"step": step, "seconds": 0.1, "data_wait_seconds": step / 100}
             records.step({"step": step, "loss": 1 / step, "tokens": step * 90}, timing)
-        records.sync()
+        records.vouch(1)
 
 
 def numbers(path: Path) -> list[int]:
@@ -78,7 +78,7 @@ def test_records_that_a_checkpoint_vouches_for_and_that_are_not_there_are_an_err
 def test_only_the_main_rank_writes(tmp_path: Path) -> None:
     with Records(RunDirectory(tmp_path), writes=False) as records:
         records.step({"step": 1}, {"step": 1})
-        records.sync()
+        records.vouch(1)
     assert not list(tmp_path.iterdir())
 
 

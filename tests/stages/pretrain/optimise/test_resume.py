@@ -5,7 +5,6 @@ from typing import Any
 import pytest
 import torch
 
-from stages.pretrain.checkpoints import checkpoint
 from stages.pretrain.checkpoints.checkpoint import load_model, step_name
 from stages.pretrain.checkpoints.tensors import here, state_digest
 from stages.pretrain.step import Training
@@ -36,9 +35,8 @@ def test_a_resumed_training_makes_the_steps_of_one_that_was_not_disturbed(
     training, state = build(config)
     steps(training, range(1, 3))
     state = state.model_copy(update={"step": 2})
-    checkpoint.save(
-        training.checkpoints, training.tensors(), state, training.model_config, training.ranks, written=lambda: None
-    )
+    training.saver.begin(training.tensors(), state, durable=False)
+    training.saver.finish()
     averaged = {name: tensor.clone() for name, tensor in here(training.tensors()).items() if name.startswith("ema.")}
     expected = steps(training, range(3, 6))
     digest = state_digest(training.tensors(), {})

@@ -23,7 +23,7 @@ from stages.pretrain.loop import train
 from stages.pretrain.monitor.records import Records
 from stages.pretrain.parallel.spread import reducing, unwrapped
 from stages.pretrain.setup import set_up
-from stages.pretrain.step import Training
+from stages.pretrain.step import Training, Wish
 from tests.stages.pretrain.one_step import one_step
 
 OTHER = "other"  # file in a job's folder with the path of a checkpoint that its training must be able to load
@@ -54,8 +54,9 @@ def run(job: Job) -> None:
         state = train(dataclasses.replace(training, hook=hook), state, records)
     seen = {"digest": digest, "heldout": state.heldout_loss, "local_share": local_share(training.model)}
     seen["reductions"], seen["gathers"] = messages(training)
-    last = one_step(training, save_wanted=training.ranks.is_main, waited_seconds=WAITED[training.ranks.rank])
-    seen |= {"waited": last.waited_seconds, "save_wanted": last.save_wanted}
+    wish = Wish.LEAVE if training.ranks.is_main else Wish.SAVE  # that of the main rank counts
+    last = one_step(training, wish=wish, waited_seconds=WAITED[training.ranks.rank])
+    seen |= {"waited": last.waited_seconds, "leaves": last.wish is Wish.LEAVE}
     if (other := job.run.path / OTHER).exists():
         seen["reloads"] = reloads(training, Path(other.read_text(encoding="utf-8")))
     if training.ranks.is_main:

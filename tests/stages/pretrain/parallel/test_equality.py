@@ -9,7 +9,7 @@ def test_layouts_make_the_steps_of_one_process_and_share_what_they_say(tmp_path:
     for case, found, left in zip(SHORT, differences, seen, strict=True):
         assert found.is_small, (case.name, found)
         facts, sharding = left.facts, case.settings["sharding"]
-        assert facts["waited"] == max(WAITED[: case.processes]) and facts["save_wanted"], case.name
+        assert facts["waited"] == max(WAITED[: case.processes]) and facts["leaves"], case.name
         assert facts["reductions"][:-1] == [0] * (len(facts["reductions"]) - 1), case.name
         assert facts["reductions"][-1] > 0, case.name
         assert facts["gathers"] == gathers(case, len(facts["reductions"])), case.name

@@ -1,26 +1,35 @@
-import json
+"""A user relies on: a rank is taken for hung by what its own steps take, and what takes longer has the long time."""
+
 from pathlib import Path
+from typing import Any, cast
 
-import torch
-
-from stages.pretrain.parallel.ranks import Ranks
 from stages.pretrain.parallel.timeouts import FIRST_STEPS, LATEST_STEPS, Timeouts
-from stages.pretrain.supervision.attempt import environment
+from stages.pretrain.supervision.beats import Phase
 from tests.stages.pretrain import micro
-from tests.stages.pretrain.forked import start_ranks
-from tests.stages.pretrain.parallel import waiting
+from tests.stages.pretrain.forked import run_ranks
+from tests.stages.pretrain.parallel import group_times
 
 
-def made() -> Timeouts:
+class Told:
+    """In the place of a `Heart`."""
+
+    def __init__(self) -> None:
+        self.beats: list[tuple[Phase, int, float]] = []
+
+    def beat(self, phase: Phase, step: int, seconds: float) -> None:
+        self.beats.append((phase, step, seconds))
+
+
+def made(told: Told | None = None) -> Timeouts:
     config = micro.config(
         collective_timeout_seconds=100, collective_timeout_ratio=4, collective_timeout_least_seconds=10
     )
-    return Timeouts(config, Ranks(0, 1, torch.device("cpu")), [])
+    return Timeouts(config, cast(Any, told))
 
 
 def holds(timeouts: Timeouts, kind: object = "usual") -> float:
     """In a step on a batch of this kind."""
-    timeouts.begin(kind)
+    timeouts.begin(kind, step=1)
     return timeouts.seconds
 
 
@@ -56,31 +65,28 @@ def test_the_long_time_holds_again_for_the_first_steps_on_larger_batches() -> No
     assert holds(timeouts, "large") == 80
 
 
-def test_the_long_time_holds_again_around_what_takes_longer_than_a_step() -> None:
-    timeouts = made()
-    with timeouts.relaxed():
-        assert timeouts.seconds == 100
-    assert timeouts.seconds == 100, "nothing is measured yet"
+def test_the_supervisor_is_told_of_each_phase_and_how_long_it_may_last() -> None:
+    """Waiting for data, checkpoints and held-out measurements have the long time, also in the middle of a step."""
+    told = Told()
+    timeouts = made(told)
     for _ in range(FIRST_STEPS + 1):
         timeouts.took(5, "usual")
-    assert holds(timeouts) == 20
-    with timeouts.relaxed():
+    timeouts.reading(8)
+    timeouts.begin("usual", step=8)
+    with timeouts.relaxed(Phase.HELDOUT):
         assert timeouts.seconds == 100
-    assert timeouts.seconds == 20
+    with timeouts.relaxed():
+        pass
+    assert told.beats == [
+        (Phase.READING, 8, 100),
+        (Phase.STEP, 8, 20),
+        (Phase.HELDOUT, 8, 100),
+        (Phase.STEP, 8, 20),
+        (Phase.SAVING, 8, 100),
+        (Phase.STEP, 8, 20),
+    ]
 
 
-def test_a_slow_rank_ends_nothing_and_a_hung_one_ends_the_others_in_time(tmp_path: Path) -> None:
-    log = tmp_path / "log"
-    variables = environment(micro.config(num_processes=2))
-    processes = start_ranks(waiting.main, str(tmp_path / "store"), size=2, log=log, variables=variables)
-    try:
-        processes[0].join(120)
-        assert processes[0].exitcode == 0, log.read_text()
-    finally:
-        for process in processes:
-            process.kill()
-            process.join()
-    seen = json.loads(log.read_text().splitlines()[-1])
-    assert seen["survived"] == ["slow", "relaxed"]
-    assert seen["group_seconds"] == waiting.START_SECONDS, "a group of a mesh began with the time of its backend"
-    assert waiting.LEAST_SECONDS <= seen["waited"] < waiting.START_SECONDS / 2, "the timeout of the start still held"
+def test_no_group_of_ranks_gives_up_earlier_than_the_long_time(tmp_path: Path) -> None:
+    """Groups of a mesh begin with a time of their backend's."""
+    run_ranks(group_times.main, size=2, log=tmp_path / "log")

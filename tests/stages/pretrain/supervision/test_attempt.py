@@ -1,9 +1,9 @@
 import errno
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import pytest
 from torch.distributed.checkpoint.api import CheckpointException
@@ -11,25 +11,15 @@ from torch.distributed.checkpoint.api import CheckpointException
 from data.errors import InputError
 from stages.errors import BAD_INPUT, FAILED, TRY_AGAIN, TryAgain
 from stages.pretrain import trials
-from stages.pretrain.job import Job, RunDirectory
+from stages.pretrain.job import RunDirectory
 from stages.pretrain.step import NonFinite
-from stages.pretrain.supervision import launch
-from stages.pretrain.supervision.attempt import End, command, environment, explain, log_tail
-from stages.pretrain.supervision.supervise import ROLL_BACK
+from stages.pretrain.supervision.attempt import End, clear, environment, explain, log_tail, meeting_place
+from stages.pretrain.supervision.groups import Group, GroupEnd, RankEnd
+from stages.pretrain.supervision.notices import Requests
+from stages.pretrain.supervision.supervise import LEFT, ROLL_BACK
 from stages.pretrain.worker import exit_code, record_failure
 from stages.store import Store
 from tests.stages.pretrain import micro
-
-
-def test_one_process_is_launched_as_it_is_and_several_by_torchrun_on_loopback(tmp_path: Path) -> None:
-    one = command(micro.worker_job(micro.config(), tmp_path, tmp_path))
-    assert one[1:] == ["-m", "stages.pretrain.worker", str(tmp_path / "job.json")]
-    three = command(micro.worker_job(micro.config(num_processes=3), tmp_path, tmp_path))
-    assert three[2] == "stages.pretrain.supervision.launch"
-    pairs = dict(zip(three[3:], three[4:], strict=False))
-    assert pairs["--nproc-per-node"] == "3"
-    assert pairs["--rdzv-backend"] == "c10d"
-    assert pairs["--rdzv-endpoint"].startswith("127.0.0.1:")
 
 
 def test_the_user_has_the_last_word_on_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -66,65 +56,65 @@ def test_exit_codes_say_what_kind_of_end_it_was(error: BaseException, code: int)
     assert exit_code(error) == code
 
 
+def ended(*statuses: int, killed: Sequence[int] = (), launcher: int | None = None) -> GroupEnd:
+    """A group whose ranks have ended with these statuses, some of them by our own hand."""
+    group = Group(job=Path("job.json"), log=Path("log"), rendezvous=Path("meet"), size=len(statuses))
+    ranks = [RankEnd(rank=rank, status=status, killed=rank in killed) for rank, status in enumerate(statuses)]
+    return GroupEnd(group=group, ranks=ranks, launcher_status=launcher)
+
+
 def test_the_most_telling_rank_explains_the_end(tmp_path: Path) -> None:
     run = RunDirectory(tmp_path)
-    assert explain(run, 0) == End(0, "")
-    assert explain(run, -11) == End(FAILED, "a training process was killed by SIGSEGV without saying why")
-    assert explain(run, 75) == End(75, "a training process ended with exit code 75 without saying why")
+    assert explain(run, ended(0, 0)) == End(0, "")
+    assert explain(run, ended(-11)) == End(FAILED, "a training process was killed by SIGSEGV without saying why")
+    assert "the disk is full" in explain(run, ended(1, 75)).cause
+    assert explain(run, ended(71)) == End(71, "a training process ended with exit code 71 without saying why")
+    assert explain(run, ended(LEFT, LEFT)).code == LEFT
+    assert explain(run, ended(LEFT, 1)).code == FAILED
     record_failure(run, 0, FAILED, RuntimeError("Connection closed by peer"))
-    assert explain(run, 1) == End(FAILED, "RuntimeError: Connection closed by peer")
+    assert explain(run, ended(1, -9, killed=[1])) == End(FAILED, "RuntimeError: Connection closed by peer", rank=0)
     record_failure(run, 2, TRY_AGAIN, FULL)
-    assert explain(run, 1).code == TRY_AGAIN
+    assert explain(run, ended(1, 1, 75)).code == TRY_AGAIN
     record_failure(run, 1, ROLL_BACK, NonFinite("step 7: loss nan", 6))
-    assert explain(run, 1) == End(ROLL_BACK, "step 7: loss nan", 6)
+    assert explain(run, ended(1, 70, 75)) == End(ROLL_BACK, "step 7: loss nan", 6, 1)
 
 
-@pytest.mark.parametrize("returned", [-9, 137])
-def test_a_kill_from_outside_outweighs_peers_that_lost_their_peer(tmp_path: Path, returned: int) -> None:
+def test_a_kill_from_outside_outweighs_peers_that_lost_their_peer(tmp_path: Path) -> None:
     run = RunDirectory(tmp_path)
-    assert explain(run, returned) == End(-9, "a training process was killed by SIGKILL")
+    killed = End(-9, "a training process was killed by SIGKILL")
+    assert explain(run, ended(-9)) == killed
     record_failure(run, 0, FAILED, RuntimeError("Connection closed by peer"))
-    assert explain(run, returned) == End(-9, "a training process was killed by SIGKILL")
+    assert explain(run, ended(1, -9)) == killed
+    assert explain(run, ended(1, -9, launcher=-9)) == End(-9, "the launcher was killed by SIGKILL")
     record_failure(run, 1, BAD_INPUT, InputError("no such domain"))
-    assert explain(run, returned) == End(BAD_INPUT, "no such domain")
+    assert explain(run, ended(1, -9)) == End(BAD_INPUT, "no such domain", rank=1)
+    assert explain(run, ended(launcher=-9)).code == BAD_INPUT
 
 
-@pytest.mark.parametrize(
-    ("codes", "code"),
-    [
-        ([1, -15], FAILED),
-        ([1, -9, -15], 137),
-        ([-15, 1], 143),
-        ([-11, -15], 139),
-        ([1, 75, -15], TRY_AGAIN),
-        ([70, 2], BAD_INPUT),
-    ],
-)
-def test_the_launcher_passes_on_how_its_ranks_ended(codes: list[int], code: int) -> None:
-    assert launch.exit_code(codes) == code
+def test_a_launcher_that_ends_by_itself_is_a_defect(tmp_path: Path) -> None:
+    end = explain(RunDirectory(tmp_path), ended(0, launcher=1))
+    assert end == End(FAILED, "the launcher ended with exit code 1 without saying why")
 
 
-class Killed:
-    """Workers that the kernel ended for want of memory."""
-
-    def __init__(self, job: Job) -> None:
-        pass
-
-    def wait(self, watch: Callable[[], None]) -> int:
-        return -9
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        pass
+def test_what_an_attempt_left_is_gone_before_the_next_one(tmp_path: Path) -> None:
+    run = RunDirectory(tmp_path)
+    record_failure(run, 1, FAILED, RuntimeError("a defect"))
+    Requests(run.request).ask_to_leave("SIGTERM")
+    places = {meeting_place(run) for _ in range(3)}
+    assert len(places) == 3, "ranks of an attempt that is still dying would meet the new ones"
+    for place in places:
+        place.touch()
+    clear(run)
+    assert explain(run, ended(1)).cause == "a training process ended with exit code 1 without saying why"
+    assert not run.request.exists() and not any(place.exists() for place in places)
 
 
 def test_a_trial_that_was_killed_from_outside_is_to_be_tried_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """By the kernel, for want of memory."""
     tokens = micro.tokens_artifact(Store(tmp_path))
-    monkeypatch.setattr(trials, "Workers", Killed)
+    monkeypatch.setattr(trials, "train_once", lambda job: End(-9, "a training process was killed by SIGKILL"))
     with pytest.raises(TryAgain, match="killed by SIGKILL"):
         trials.trial(micro.config(), micro.MODEL, tokens.path, tmp_path / "scratch")
 

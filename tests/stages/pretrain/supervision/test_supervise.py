@@ -3,11 +3,26 @@ from functools import partial
 import pytest
 
 from stages.errors import BAD_INPUT, FAILED, TRY_AGAIN
-from stages.pretrain.supervision.supervise import Action, Ending, decide
+from stages.pretrain.supervision.supervise import HUNG, LEFT, MOST_DELAY_SECONDS, Action, Ending, Request, decide
 
 
-def ending(exit_code: int, step: int = 50, checkpoint_step: int = 40, draw: int | None = None) -> Ending:
-    return Ending(exit_code=exit_code, cause="why", step=step, checkpoint_step=checkpoint_step, draw=draw)
+def ending(
+    exit_code: int,
+    step: int = 50,
+    checkpoint_step: int = 40,
+    draw: int | None = None,
+    rank: int | None = None,
+    requested: Request = Request.NONE,
+) -> Ending:
+    return Ending(
+        exit_code=exit_code,
+        cause="why",
+        step=step,
+        checkpoint_step=checkpoint_step,
+        draw=draw,
+        rank=rank,
+        requested=requested,
+    )
 
 
 decide = partial(decide, max_exclusions=2)
@@ -23,7 +38,8 @@ decide = partial(decide, max_exclusions=2)
         (75, Action.STOP, TRY_AGAIN),
         (1, Action.RELAUNCH, 0),
         (-9, Action.RELAUNCH, 0),
-        (137, Action.RELAUNCH, 0),
+        (HUNG, Action.RELAUNCH, 0),
+        (LEFT, Action.RELAUNCH, 0),  # though nobody asked
     ],
 )
 def test_the_first_ending_of_each_kind(code: int, action: Action, exit_code: int) -> None:
@@ -93,3 +109,43 @@ def test_rollbacks_are_bounded() -> None:
 
 def test_a_crash_after_a_rollback_is_judged_as_a_crash() -> None:
     assert decide(ending(1), [ending(70, checkpoint_step=10)], max_relaunches=1).action is Action.RELAUNCH
+
+
+def test_relaunches_that_get_no_further_wait_longer_and_longer() -> None:
+    def delay(*past: Ending) -> float:
+        return decide(ending(-9), past, max_relaunches=99).delay_seconds
+
+    assert [delay(*[ending(1)] * number) for number in range(5)] == [0, 1, 2, 4, 8]
+    assert delay(*[ending(HUNG)] * 50) == MOST_DELAY_SECONDS
+    assert delay(*[ending(1)] * 7, ending(1, checkpoint_step=30)) == 0, "a new checkpoint stands between"
+    assert delay(ending(1), ending(LEFT, requested=Request.RESIZE)) == 1, "leaving on request is no crash"
+
+
+@pytest.mark.parametrize("code", [LEFT, -9, 1, HUNG, 75, 70])
+def test_a_run_that_is_asked_to_stop_stops_however_its_ranks_ended(code: int) -> None:
+    decision = decide(ending(code, step=50, checkpoint_step=50, requested=Request.STOP), [], max_relaunches=3)
+    assert (decision.action, decision.exit_code) == (Action.STOP, TRY_AGAIN)
+    assert decision.reason == "stopped on request after step 50; the same command goes on from there"
+
+
+def test_steps_that_a_stop_has_lost_are_told() -> None:
+    decision = decide(ending(-9, step=50, checkpoint_step=40, requested=Request.STOP), [], max_relaunches=3)
+    assert "after step 40 (the 10 steps since then are lost: why)" in decision.reason
+
+
+def test_a_run_that_is_done_or_wrong_says_so_though_it_was_asked_to_stop() -> None:
+    assert decide(ending(0, requested=Request.STOP), [], max_relaunches=3).action is Action.DONE
+    assert decide(ending(2, requested=Request.STOP), [], max_relaunches=3).exit_code == BAD_INPUT
+
+
+def test_ranks_that_left_for_another_number_of_processes_are_relaunched_without_counting() -> None:
+    past = [ending(LEFT, requested=Request.RESIZE)] * 9
+    decision = decide(ending(LEFT, requested=Request.RESIZE), past, max_relaunches=0)
+    assert (decision.action, decision.delay_seconds) == (Action.RELAUNCH, 0)
+    assert decide(ending(1), past, max_relaunches=1).action is Action.RELAUNCH
+
+
+def test_a_run_that_may_shrink_goes_on_without_the_process_whose_hardware_is_suspected() -> None:
+    decision = decide(ending(71, rank=2), [], max_relaunches=3, may_shrink=True)
+    assert (decision.action, decision.without) == (Action.RELAUNCH, 2)
+    assert decide(ending(71), [], max_relaunches=3, may_shrink=True).action is Action.STOP, "nobody knows which"
