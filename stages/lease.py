@@ -17,7 +17,7 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
 
@@ -164,8 +164,9 @@ def is_held(path: Path, clock: Clock = time.time) -> bool:
 
 def _end_this_process(error: LeaseLost) -> None:
     """The new owner works in the same directory, so the old one must not go on: leave through every `finally`."""
-    print(f"error: {error}", file=sys.stderr)
     LOST.set()
+    with suppress(OSError):  # nobody may be reading any more
+        print(f"error: {error}", file=sys.stderr)
     os.kill(os.getpid(), signal.SIGTERM)
 
 

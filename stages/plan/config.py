@@ -11,7 +11,7 @@ from stages.store import Store
 LAYOUT_FIELDS = (
     *("num_processes", "micro_batch_sequences", "attention", "keep_local", "device", "compile", "loss_chunk_tokens"),
     *("keep_every", "asynchronous_checkpoints"),
-    *("sharding", "shard_processes", "overlap", "prefetch_layers", "layers_per_unit"),
+    *("sharding", "shard_processes", "redundant", "overlap", "prefetch_layers", "layers_per_unit"),
     *("recompute", "recompute_keep", "recompute_kept_share", "offload_optimizer"),
 )
 

@@ -90,11 +90,12 @@ def memory(model: ModelConfig, pretrain: PretrainConfig, vocabulary_size: int) -
 
 def staging_bytes(model: ModelConfig, pretrain: PretrainConfig, layout: Layout, vocabulary_size: int) -> int:
     """What a process copies when a checkpoint is begun: an even share of weights and states, since each number is
-    written by one process."""
+    written by one process; of a redundant training one group writes all."""
     if not pretrain.asynchronous_checkpoints:
         return 0
     weights = FLOAT_BYTES * parameters(model, vocabulary_size).total
-    return -(-(weights + all_state_bytes(model, pretrain, vocabulary_size)) // layout.num_processes)
+    writers = layout.shards if pretrain.redundant else layout.num_processes
+    return -(-(weights + all_state_bytes(model, pretrain, vocabulary_size)) // writers)
 
 
 def weight_copies(

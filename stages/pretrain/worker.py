@@ -12,7 +12,7 @@ import sys
 import time
 import traceback
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -43,11 +43,12 @@ def main(job_path: str) -> int:
         return LEFT
     except BaseException as error:
         code = exit_code(error)
-        record_failure(job.run, slot, code, error)
-        if code == FAILED:
-            traceback.print_exc()
-        else:
-            print(f"rank {slot}: {error}", file=sys.stderr)
+        with suppress(OSError):  # the disk of the log may be full too: the exit code alone has to do
+            record_failure(job.run, slot, code, error)
+            if code == FAILED:
+                traceback.print_exc()
+            else:
+                print(f"rank {slot}: {error}", file=sys.stderr)
         return code
 
 
@@ -135,7 +136,7 @@ def record_failure(run: RunDirectory, rank: int, code: int, error: BaseException
                 "clock": time.monotonic(),
             },
         )
-    except OSError as second:  # a full disk: the exit code alone has to do
+    except OSError as second:
         print(f"rank {rank}: cannot record the failure: {second}", file=sys.stderr)
 
 

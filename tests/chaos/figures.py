@@ -4,13 +4,16 @@ against the best that the renewal model allows.
 Goodput is judged on the runs whose processes are killed by a Poisson process: seconds of the steps that are in the
 final weights, divided by the wall time from the first step to the end of the last. The optimum is that of
 `stages.pretrain.checkpoints.cadence.efficiency` over all intervals, for what these runs measured: the time for which a
-save stops the training and until it is there, the time from a kill to the first step after it (starting, loading), and
-the kills a second that there were.
+save stops the training, and until it is there; the kills of a training that was under way, for each second in which it
+was; and the outages, from such a kill to the first step after it, with all kills that came on the way. Restarts differ
+(a rank is forked, a supervisor imports everything anew) and are killed less often, which has no formula; but the model
+says of an outage that it takes (exp(l restart) - 1) / l seconds on average, so the restart that stands for all of them
+follows from the mean outage.
 """
 
 import math
 import statistics
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from stages.pretrain.checkpoints.cadence import best_interval, efficiency
@@ -81,33 +84,41 @@ def figures(outcomes: Sequence[Outcome], reference: Outcome) -> dict[str, Any]:
 
 def _goodput(outcomes: Sequence[Outcome]) -> dict[str, Any]:
     runs = [outcome for outcome in outcomes if outcome.family == plan.KILLS and outcome.last_step_at]
-    killed = [
-        happened
-        for outcome in runs
-        for happened in outcome.happened
-        if outcome.first_step_at <= happened.at <= outcome.last_step_at
-    ]
+    outages = [seconds for outcome in runs for seconds in _outages(outcome)]
     saves = [save for outcome in runs for save in outcome.saves]
-    restarts = [happened.resumed_at - happened.at for happened in killed if happened.resumed_at is not None]
-    if not restarts or not saves:
+    if not outages or not saves:
         return {"goodput": None, "goodput_optimum": None, "goodput_share_of_optimum": None}
     wall = sum(outcome.last_step_at - outcome.first_step_at for outcome in runs)
+    rate = len(outages) / (wall - sum(outages))
+    restart = math.log1p(rate * statistics.mean(outages)) / rate
     save = statistics.mean(line["blocked_seconds"] + line.get("heldout_seconds", 0.0) for line in saves)
     latency = statistics.mean(line["seconds"] for line in saves)
-    rate = len(killed) / wall
     interval = best_interval(save=save, failures_per_second=rate, latency=latency)
-    restart = statistics.mean(restarts)
     optimum = efficiency(interval, save=save, restart=restart, failures_per_second=rate, latency=latency)
     goodput = sum(sum(outcome.step_seconds) for outcome in runs) / wall
     return {
         "kills_per_minute": 60 * rate,
         "save_seconds": save,
         "save_latency_seconds": latency,
+        "outage_seconds": statistics.mean(outages),
         "restart_seconds": restart,
         "goodput": goodput,
         "goodput_optimum": optimum,
         "goodput_share_of_optimum": goodput / optimum,
     }
+
+
+def _outages(outcome: Outcome) -> Iterator[float]:
+    """Seconds from each kill of a training that was under way to the first step after it, kills of the restart
+    included."""
+    began: float | None = None
+    for happened in outcome.happened:
+        if not outcome.first_step_at <= happened.at <= outcome.last_step_at:
+            continue
+        began = happened.at if began is None else began
+        if happened.resumed_at is not None:
+            yield happened.resumed_at - began
+            began = None
 
 
 def _noticed(outcome: Outcome, kind: str) -> list[float]:

@@ -1,5 +1,6 @@
 """Two processes never build one key, and a dead one holds nobody up."""
 
+import io
 import json
 import os
 import signal
@@ -12,6 +13,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+import stages.lease as lease_module
 from stages.errors import LeaseHeld, LeaseLost, TryAgain
 from stages.lease import Lease, is_held
 
@@ -135,6 +137,21 @@ def test_an_owner_that_lost_its_lease_ends_itself(tmp_path: Path) -> None:
         path.write_text(json.dumps({**json.loads(path.read_text()), "owner": "another"}))
         assert process.wait(20) == 128 + signal.SIGTERM
     assert json.loads(path.read_text())["owner"] == "another", "the loser removed the new owner's lease"
+
+
+def test_an_owner_that_lost_its_lease_ends_itself_though_nobody_reads_what_it_says(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Unread(io.StringIO):
+        def write(self, text: str) -> int:
+            raise BrokenPipeError
+
+    ends: list[tuple[int, int]] = []
+    monkeypatch.setattr(lease_module, "LOST", threading.Event())
+    monkeypatch.setattr(sys, "stderr", Unread())
+    monkeypatch.setattr(os, "kill", lambda *end: ends.append(end))
+    lease_module._end_this_process(LeaseLost("taken over"))
+    assert ends == [(os.getpid(), signal.SIGTERM)] and lease_module.LOST.is_set()
 
 
 def test_the_heartbeat_thread_runs(tmp_path: Path) -> None:

@@ -28,7 +28,7 @@ from stages.files import fsync_directory, sha256_file, write_atomic
 from stages.journal import torn
 from stages.pretrain.checkpoints import checkpoint
 from stages.pretrain.checkpoints.index import File, Index, Part, Published
-from stages.pretrain.checkpoints.remote_files import RemoteFiles
+from stages.pretrain.checkpoints.remote_files import RemoteFiles, Stopped
 from stages.pretrain.job import RunDirectory, read_lines
 from stages.pretrain.supervision.account import ALIVE, ATTEMPTS
 
@@ -148,11 +148,16 @@ class DurableStore:
             if checkpoint.problems(work):
                 return None
             if len(read_lines(self._run.metrics)) < index.step:
-                for path in (fetched / RECORDS).iterdir():
-                    write_atomic(self._run.path / path.name, path.read_bytes())
+                self._take_over(fetched / RECORDS)
             return work
         finally:
             shutil.rmtree(fetched, ignore_errors=True)
+
+    def _take_over(self, records: Path) -> None:
+        """Put records into the run directory, metrics last: they say that the others are there."""
+        names = sorted(records.iterdir(), key=lambda path: path.name == self._run.metrics.name)
+        for path in names:
+            write_atomic(self._run.path / path.name, path.read_bytes())
 
     def _fetch(self, step: int, file: File, target: Path, patience_seconds: float) -> bool:
         """Whether the file is there, as it was sent."""
@@ -211,6 +216,8 @@ class DurableStore:
 
         with ThreadPoolExecutor(PARTS_AT_ONCE) as pool, open(path, "rb") as file:
             for slices in self._slices(file, sizes):
+                if self.files.stop.is_set():  # what is there already asks the store for nothing
+                    raise Stopped
                 for _, content in slices:
                     whole.update(content)
                 for part in pool.map(put, *zip(*slices, strict=True)):

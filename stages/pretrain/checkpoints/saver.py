@@ -159,14 +159,6 @@ class Saver:
         self._join()
         return self._saved
 
-    def close(self) -> None:
-        """Give up group and memory; nothing is under way."""
-        import torch.distributed as dist
-
-        self._staging.close()
-        if self._group is not None:
-            dist.destroy_process_group(self._group)
-
     def _join(self) -> None:
         if self._thread is not None:
             self._thread.join()
@@ -218,14 +210,20 @@ class Saver:
             dist.barrier(group=self._group)
 
     def _gathered(self, value: dict[str, Any]) -> list[dict[str, Any]]:
-        """The values of all ranks, on the main one."""
+        """The values of all ranks; as JSON, since torch's own way for objects pickles."""
+        import torch
         import torch.distributed as dist
 
         if self._group is None:
             return [value]
-        found: list[Any] | None = [None] * self._ranks.size if self._ranks.is_main else None
-        dist.gather_object(value, found, dst=0, group=self._group)
-        return found or []
+        content = torch.frombuffer(bytearray(json.dumps(value).encode()), dtype=torch.uint8)
+        sizes = [torch.zeros(1, dtype=torch.int64) for _ in range(self._ranks.size)]
+        dist.all_gather(sizes, torch.tensor([len(content)]), group=self._group)
+        padded = torch.zeros(int(max(sizes)), dtype=torch.uint8)
+        padded[: len(content)] = content
+        found = [torch.empty_like(padded) for _ in sizes]
+        dist.all_gather(found, padded, group=self._group)
+        return [json.loads(each[: int(size)].numpy().tobytes()) for each, size in zip(found, sizes, strict=True)]
 
     def _record(self, save: _Save, *, num_bytes: int) -> None:
         if self._log is None:
@@ -246,11 +244,3 @@ class Saver:
             file.write(start + json.dumps(line).encode() + b"\n")
             file.flush()
             os.fsync(file.fileno())
-
-
-def save_at_once(folder: Path, tensors: "State", state: StepState, config: Mapping[str, Any], ranks: "Ranks") -> Path:
-    """Write one checkpoint, whatever else there is or is not of a training; it is there when this returns."""
-    saver = Saver(folder, ranks, config, asynchronous=False)
-    saver.begin(tensors, state, durable=False)
-    saver.close()
-    return folder / step_name(state.step)

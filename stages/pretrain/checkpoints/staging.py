@@ -31,7 +31,6 @@ class Staging:
 
         self._device = device
         self._copies = copies
-        self._memory: np.ndarray | None = None
         self._buffers: dict[str, torch.Tensor] = {}
         self._sources: Mapping[str, torch.Tensor] = {}
         self._stream = torch.cuda.Stream(device) if device.type == "cuda" and copies else None
@@ -76,12 +75,6 @@ class Staging:
             torch.cuda.current_stream(self._device).wait_event(self._arrived)
         return time.perf_counter() - began
 
-    def close(self) -> None:
-        """Give the memory up. Nothing is being copied."""
-        if self._memory is not None and self._stream is not None:
-            _cudart().cudaHostUnregister(self._memory.ctypes.data)
-        self._memory, self._buffers = None, {}
-
     def _allocate(self, sources: "Mapping[str, torch.Tensor]") -> None:
         """One piece of memory, and in it a tensor for each source with a storage of its own, so that whoever writes one
         to a file writes no more than that."""
@@ -91,15 +84,14 @@ class Staging:
         for name, tensor in sources.items():
             places[name] = end
             end += -(-tensor.nbytes // ALIGNMENT) * ALIGNMENT
-        self._memory = np.empty(end, np.uint8)
+        memory = np.empty(end, np.uint8)  # which lives as long as the tensors in it
         if self._stream is not None and end:
             # Not torch's pinned memory, which is rounded up to a power of two.
-            failed = int(_cudart().cudaHostRegister(self._memory.ctypes.data, end, 0))
+            cudart: Any = torch.cuda.cudart()
+            failed = int(cudart.cudaHostRegister(memory.ctypes.data, end, 0))
             assert not failed, f"{end} bytes cannot be pinned: CUDA error {failed}"
         for name, tensor in sources.items():
-            flat = torch.frombuffer(
-                self._memory, dtype=tensor.dtype, count=math.prod(tensor.shape), offset=places[name]
-            )
+            flat = torch.frombuffer(memory, dtype=tensor.dtype, count=math.prod(tensor.shape), offset=places[name])
             self._buffers[name] = flat.view(tensor.shape)
 
     def _fill(self, sources: "Mapping[str, torch.Tensor]") -> None:
@@ -118,9 +110,3 @@ class Staging:
                 for name, tensor in sources.items():
                     self._buffers[name].copy_(tensor, non_blocking=True)
                 self._arrived = self._stream.record_event()
-
-
-def _cudart() -> Any:
-    import torch
-
-    return torch.cuda.cudart()

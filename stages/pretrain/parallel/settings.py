@@ -78,11 +78,11 @@ class ParallelSettings(StageConfig):
     collective_timeout_ratio: float = runtime(
         5.0,
         ge=3,
-        description="Longest that a process waits for the others once steps are measured, as a multiple of the slowest "
-        "of the latest ones",
+        description="Longest that a process waits for the others once steps are measured, as a multiple of the "
+        "median of the latest ones (or twice the slowest of them)",
     )
     collective_timeout_least_seconds: float = runtime(
-        30.0, gt=0, description="A process waits for the others at least so long, however fast its steps are"
+        10.0, gt=0, description="A process waits for the others at least so long, however fast its steps are"
     )
 
     @model_validator(mode="after")

@@ -1,7 +1,8 @@
 """How long a rank may take for what it does before it is taken for hung.
 
-One long time until the first steps have been measured, since they compile and warm up; then a multiple of the slowest
-of the latest steps. A rank or a link that is slow, but less so than that, ends nothing. For checkpoints, held-out
+One long time until the first steps have been measured, since they compile and warm up; then a multiple of the median of
+the latest steps, or twice the slowest of them where that is more. A rank or a link that is slow, but less so than that,
+ends nothing. For checkpoints, held-out
 measurements and waiting for data the long time holds, and so it does for the first steps whose batches are of another
 size or length: they compile anew, and may take longer.
 
@@ -10,6 +11,7 @@ between ranks themselves give up after the long time only: a peer that waits for
 must not end those that wait for it.
 """
 
+import statistics
 from collections import Counter, deque
 from collections.abc import Hashable, Iterator
 from contextlib import contextmanager
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
 
 FIRST_STEPS = 3  # not yet normal: compilation, warm-up of the allocator and of connections
 LATEST_STEPS = 100
+SLOWEST_RATIO = 2.0
 
 
 class Timeouts:
@@ -63,8 +66,9 @@ class Timeouts:
 
     def _measured(self) -> float:
         config = self._config
-        wanted = max(config.collective_timeout_least_seconds, config.collective_timeout_ratio * max(self._latest))
-        return min(wanted, config.collective_timeout_seconds)
+        normal, slowest = statistics.median(self._latest), max(self._latest)
+        wanted = max(config.collective_timeout_ratio * normal, SLOWEST_RATIO * slowest)
+        return min(max(wanted, config.collective_timeout_least_seconds), config.collective_timeout_seconds)
 
     def _enter(self, phase: Phase, step: int, seconds: float) -> None:
         self._phase, self._step, self.seconds = phase, step, seconds

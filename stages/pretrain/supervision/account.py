@@ -10,8 +10,8 @@ next supervisor goes on counting where a killed one stopped:
     account.ended(Kind.KILL, cause="…", step=41, decision="relaunch", delay_seconds=1.0)
     account.closed()                         # the supervisor has nothing more to do
 
-The arithmetic is in `stages.pretrain.supervision.spent`. Clocks are monotonic within one boot of a machine; only the
-time between two boots is that of the wall clock, and never less than nothing.
+The arithmetic is in `stages.pretrain.supervision.spent`. Clocks are monotonic within one boot of a machine, and stand
+still while it sleeps; only the time between two boots is that of the wall clock, and never less than nothing.
 """
 
 import json
@@ -125,7 +125,14 @@ class Account:
         self._write("joined", group=group)
 
     def closed(self) -> None:
-        """The supervisor has done what it had to, or gives up; may be said twice."""
+        """The supervisor has done what it had to, or gives up, which ends an attempt that still runs; may be said
+        twice."""
+        if self._is_running:
+            self.poll()
+            begin = self._last("begin")
+            assert begin is not None
+            step = begin["resume_step"] + self._steps.steps
+            self._cut_off(self._now(), cause="the supervisor gave up", step=step)
         if self._events[-1]["event"] != "close":
             self._write("close")
 
@@ -165,18 +172,22 @@ class Account:
             signs.append(Stamp.model_validate(first["at"]).after(self._steps.total - first.get("seconds", 0.0)))
             at = max(signs, key=signs[0].until)
             step = lines[-1]["step"] if lines else begin["resume_step"]
-            self._end(
-                at,
-                kind=Kind.SUPERVISOR.value,
-                cause="the supervisor was killed",
-                step=step,
-                decision="relaunch",
-                delay_seconds=0.0,
-                noticed_before_seconds=0.0,
-                silent_seconds=0.0,
-            )
+            self._cut_off(at, cause="the supervisor was killed", step=step)
         self._write("close", at=max(signs, key=signs[0].until))
         return step
+
+    def _cut_off(self, at: Stamp, *, cause: str, step: int) -> None:
+        """The end of an attempt with that of its supervisor."""
+        self._end(
+            at,
+            kind=Kind.SUPERVISOR.value,
+            cause=cause,
+            step=step,
+            decision="relaunch",
+            delay_seconds=0.0,
+            noticed_before_seconds=0.0,
+            silent_seconds=0.0,
+        )
 
     def _end(self, at: Stamp, **fields: Any) -> None:
         self._write("end", at=at, **fields, steps=self._steps.model_dump())

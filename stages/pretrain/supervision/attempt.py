@@ -21,6 +21,7 @@ from stages.pretrain.supervision.supervise import LEFT, TELLING
 
 POLL_SECONDS = 0.2
 SHOWN_LOG_LINES = 30
+MOST_LOG_BYTES = 1 << 16  # of what a run of months has written
 RECORDED_COLLECTIVES = "1000"  # by torch's flight recorder, for a look into hangs
 # Large blocks come from the heap and stay in it. Without this glibc maps and unmaps every activation, measured to cost
 # 1.4 to 2 times the CPU time of a step.
@@ -47,8 +48,8 @@ def environment(config: PretrainConfig) -> dict[str, str]:
     # torch knows the variable by an older name too, and that one first.
     if config.device != "cpu" and config.allocator_options and "PYTORCH_CUDA_ALLOC_CONF" not in os.environ:
         wanted["PYTORCH_ALLOC_CONF"] = config.allocator_options
-    # Ranks of one machine talk over loopback, whatever its host name resolves to.
-    if config.num_processes > 1 and sys.platform == "linux":
+    # Ranks of one machine talk over loopback, whatever its host name resolves to; also one alone listens.
+    if sys.platform == "linux":
         wanted["GLOO_SOCKET_IFNAME"] = "lo"
     return {**wanted, **os.environ}
 
@@ -171,7 +172,9 @@ def _without_a_word(what: str, status: int) -> End:
 def log_tail(run: RunDirectory) -> str:
     """The last lines of the workers' log, for an error message."""
     try:
-        lines = run.log.read_text(encoding="utf-8", errors="replace").splitlines()[-SHOWN_LOG_LINES:]
+        with open(run.log, "rb") as file:
+            file.seek(max(os.fstat(file.fileno()).st_size - MOST_LOG_BYTES, 0))
+            lines = file.read().decode("utf-8", "replace").splitlines()[-SHOWN_LOG_LINES:]
     except FileNotFoundError:
         return ""
     return "\n".join([f"Last lines of {run.log}:", *(f"  {line}" for line in lines)])

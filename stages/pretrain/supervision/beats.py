@@ -66,8 +66,9 @@ class Beats:
         path.parent.mkdir(parents=True, exist_ok=True)
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
         try:
-            if os.fstat(descriptor).st_size < size * RECORD_BYTES:
-                os.ftruncate(descriptor, size * RECORD_BYTES)
+            missing = size * RECORD_BYTES - os.fstat(descriptor).st_size
+            if missing > 0:  # written, since a full disk would end whoever touches the memory of a file with holes
+                os.pwrite(descriptor, bytes(missing), size * RECORD_BYTES - missing)
             self._memory = mmap.mmap(descriptor, size * RECORD_BYTES)
         finally:
             os.close(descriptor)
@@ -121,16 +122,9 @@ class Heart:
             self._write()
 
     def _write(self) -> None:
-        OF_RANK.pack_into(
-            self._memory,
-            self._at,
-            os.getpid(),
-            self._phase,
-            self._step,
-            self._seconds,
-            self._changes,
-            self._alive,
-            self._dumped,
+        """As a whole: packed in place, it would be zero for a moment, which reads as a rank that has not begun."""
+        self._memory[self._at : self._at + OF_RANK.size] = OF_RANK.pack(
+            os.getpid(), self._phase, self._step, self._seconds, self._changes, self._alive, self._dumped
         )
 
     def _live(self) -> None:

@@ -129,13 +129,14 @@ class Launcher:
     def _begin(self) -> "subprocess.Popen[bytes]":
         self._log.parent.mkdir(parents=True, exist_ok=True)
         self._rest = b""
+        self._begun_in = {**self._environment, PARENT: str(os.getpid())}
         with open(self._log, "ab") as log:
             process = subprocess.Popen(
                 [sys.executable, "-m", "stages.pretrain.supervision.launcher", *self._modules],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=log,
-                env={**self._environment, PARENT: str(os.getpid())},
+                env=self._begun_in,
                 start_new_session=True,
             )
         assert process.stdout is not None
@@ -150,7 +151,7 @@ class Launcher:
             self._close_pipes()
             self._process = self._begin()
         self.running[group.number] = Running(group)
-        ranks = [self._variables(group, rank, slot) for rank, slot in enumerate(group.slots)]
+        ranks = [self._changes(self._variables(group, rank, slot)) for rank, slot in enumerate(group.slots)]
         self._say({"start": group.number, "job": str(group.job), "log": str(group.log), "ranks": ranks})
 
     def _variables(self, group: Group, rank: int, slot: int) -> dict[str, str]:
@@ -165,6 +166,12 @@ class Launcher:
             RENDEZVOUS: str(group.rendezvous),
         }
         return {**shared, **(world if group.size > 1 else {}), SLOT: str(slot), **group.variables}
+
+    def _changes(self, environment: Mapping[str, str]) -> dict[str, str | None]:
+        """What is to be changed in the launcher's environment for a rank to have `environment`; None: removed. A whole
+        one for each of many ranks would fill the pipe, and `start` would wait for a launcher that does not read."""
+        removed = {name: None for name in self._begun_in if name not in environment}
+        return removed | {name: value for name, value in environment.items() if self._begun_in.get(name) != value}
 
     def kill(self, number: int) -> None:
         """End the ranks of a group; `poll` tells of it when they are gone."""

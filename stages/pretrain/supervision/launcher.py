@@ -4,7 +4,7 @@
 
 It is told what to do, and tells, by one JSON object a line:
 
-    in   {"start": GROUP, "job": path of job.json, "log": path, "ranks": [environment of each]}
+    in   {"start": GROUP, "job": path of job.json, "log": path, "ranks": [changes of the environment of each, or null]}
          {"kill": GROUP}
          {"dump": GROUP}
     out  {"group": GROUP, "pids": [of each rank]}
@@ -25,6 +25,7 @@ import signal
 import sys
 import traceback
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any, NoReturn
 
 from data.order.turns import turn_table
@@ -60,15 +61,15 @@ class Forker:
         self._ranks: dict[int, tuple[int, int]] = {}
         self._killed: set[int] = set()
 
-    def start(self, group: int, job: str, log: str, ranks: list[dict[str, str]]) -> None:
+    def start(self, group: int, job: str, log: str, ranks: list[dict[str, str | None]]) -> None:
         """Fork the ranks of a group."""
         sys.stdout.flush()
         sys.stderr.flush()
         launcher, pids = os.getpid(), []
-        for rank, environment in enumerate(ranks):
+        for rank, changes in enumerate(ranks):
             pid = os.fork()
             if pid == 0:
-                _be_rank(launcher, job, log, environment, closes=self._closes)
+                _be_rank(launcher, job, log, changes, closes=self._closes)
             self._ranks[pid] = (group, rank)
             pids.append(pid)
         self._tell({"group": group, "pids": pids})
@@ -126,7 +127,7 @@ def serve(forker: Forker, wakes: int) -> None:
                     forker.kill(message["kill"])
 
 
-def _be_rank(launcher: int, job: str, log: str, environment: dict[str, str], *, closes: Sequence[int]) -> NoReturn:
+def _be_rank(launcher: int, job: str, log: str, changes: dict[str, str | None], *, closes: Sequence[int]) -> NoReturn:
     """In the forked process."""
     status = 1
     try:
@@ -139,14 +140,18 @@ def _be_rank(launcher: int, job: str, log: str, environment: dict[str, str], *, 
             os.dup2(descriptor, stream)
         for descriptor in (*closes, null, output):
             os.close(descriptor)
-        os.environ.clear()
-        os.environ.update(environment)
+        for name, value in changes.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
         gc.enable()
         from stages.pretrain.worker import main
 
         status = main(job)
-        sys.stdout.flush()
-        sys.stderr.flush()
+        with suppress(OSError):  # a full disk
+            sys.stdout.flush()
+            sys.stderr.flush()
     except BaseException:
         traceback.print_exc()
     finally:

@@ -168,7 +168,7 @@ def _after_crash(ending: Ending, history: Sequence[Ending], max_relaunches: int)
     for past in reversed(history):
         if past.checkpoint_step != ending.checkpoint_step:
             break
-        in_vain += past.exit_code != LEFT
+        in_vain += not (past.exit_code == LEFT and past.requested is Request.RESIZE)
     if in_vain >= max_relaunches:
         return _give_up(
             f"{ending.cause}; {in_vain} relaunches from step {ending.checkpoint_step} have not got to a new checkpoint"

@@ -77,7 +77,6 @@ def pretrain(config: PretrainConfig, inputs: Inputs, out: Path, journal: Journal
     )
     with (
         Notices() as notices,
-        launcher_for(job) as launcher,  # it imports while the rest is looked at
         Keeper(
             config,
             inputs,
@@ -86,6 +85,8 @@ def pretrain(config: PretrainConfig, inputs: Inputs, out: Path, journal: Journal
             journal,
             interrupt=lambda: require_going_on(notices),
         ) as keeper,
+        # It imports while the rest is looked at, and ends with all ranks before the keeper has done what it is at.
+        launcher_for(job) as launcher,
     ):
         sequences = open_train(config, tokens.path, local=True)
         for warning in sequences.warnings:

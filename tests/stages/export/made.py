@@ -16,6 +16,7 @@ from stages.pretrain.checkpoints import checkpoint
 from stages.pretrain.model.build import config_values
 from stages.store import Artifact, Store
 from tests.data import texts
+from tests.stages.pretrain.checkpoints.at_once import save_at_once
 
 ODD_SIZE = 601  # vocabulary rows, a multiple of nothing
 SHAPE = {"hidden_size": 64, "num_attention_heads": 8, "num_key_value_heads": 2, "intermediate_size": 96}
@@ -132,7 +133,6 @@ def publish_checkpoint(store: Store, made: Any, step: int = 7) -> Artifact:
     """A checkpoint as pretraining saves it."""
     import torch
 
-    from stages.pretrain.checkpoints.saver import save_at_once
     from stages.pretrain.checkpoints.tensors import model_tensors
     from stages.pretrain.parallel.ranks import Ranks
 

@@ -285,6 +285,8 @@ def test_a_checkpoint_is_written_from_a_copy_that_the_processes_share() -> None:
     assert (one.staging, waiting.staging, one.total - waiting.total) == (12 * total, 0, 12 * total)
     for sharding in ("full", "none", "optimizer"):
         assert planned(num_processes=4, sharding=sharding).staging == 3 * total
+    assert planned(num_processes=4, sharding="none", redundant=True).staging == 12 * total
+    assert planned(num_processes=4, sharding="hybrid", shard_processes=2, redundant=True).staging == 6 * total
     on_gpu = planned(device="cuda")
     assert (on_gpu.staging, on_gpu.host, on_gpu.total) == (0, 12 * total, waiting.total)
 

@@ -4,8 +4,8 @@ is killed on the way. The workers are simulated here; `test_runs` has them in ea
 
 import shutil
 import signal
-from collections.abc import Callable
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -252,3 +252,27 @@ def test_an_elastic_run_goes_on_without_a_process_whose_hardware_is_suspected(
     with pytest.raises(RuntimeError, match="hardware suspected: why"):
         world.supervise()
     assert world.processes == [4, 3, 4, 3]
+
+
+def test_ranks_end_before_anything_else_is_waited_for(
+    tmp_path: Path, tokens: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Or they would train on for as long as it takes to publish a checkpoint, also after the lease is lost."""
+    ended: list[str] = []
+
+    @contextmanager
+    def launcher(job: Job) -> Iterator[None]:
+        try:
+            yield
+        finally:
+            ended.append("ranks")
+
+    def fails(job: Job, means: Any) -> None:
+        raise OSError("no space")
+
+    monkeypatch.setattr(supervisor, "launcher_for", launcher)
+    monkeypatch.setattr(supervisor, "supervise", fails)
+    monkeypatch.setattr(supervisor.Keeper, "close", lambda keeper: ended.append("keeper"))
+    with pytest.raises(OSError, match="no space"):
+        micro.pretrain(micro.config(num_steps=STEPS), Store(tmp_path))
+    assert ended == ["ranks", "keeper"]

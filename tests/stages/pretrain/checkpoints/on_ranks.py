@@ -1,7 +1,8 @@
-"""Checkpoints of each layout on four ranks, for `test_saver`."""
+"""Checkpoints of each layout on four ranks, and of two of which one fails, for `test_saver`."""
 
 import errno
 import json
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ import torch
 
 from stages.disk import says_full
 from stages.pretrain.checkpoints.checkpoint import TENSORS, StepState, fill, step_name
+from stages.pretrain.checkpoints.staging import Staging
 from stages.pretrain.checkpoints.tensors import poison, state_digest, vouched_for, wholes
 from stages.pretrain.setup import set_up
 from stages.pretrain.step import Training
@@ -83,3 +85,28 @@ def _digest(training: Training, directory: Path) -> str:
     fill(directory / TENSORS, tensors)
     content = json.loads((directory / "state.json").read_text())
     return state_digest(tensors, {**content, "state_digest": ""}, reads=training.ranks.is_main)
+
+
+def copy_fails(tokens: str, folder: str) -> None:
+    """The last of the ranks cannot copy what it vouches for, and goes; what each of them hears of it goes to
+    <folder>/<rank>.json."""
+    config = micro.config(num_processes=2, sharding="full", collective_timeout_seconds=120)
+    training, state = set_up(micro.worker_job(config, Path(tokens), Path(folder) / "run"))
+    training.saver.begin(training.tensors(), state, durable=False)
+    one_step(training, step=1)
+    training.saver.finish()
+    rank, heard = training.ranks.rank, ""
+
+    def fails(staging: Staging, sources: Any) -> None:
+        raise MemoryError("no memory for the copy")
+
+    if rank == 1:
+        Staging._fill = fails  # type: ignore[method-assign]
+    training.saver.begin(training.tensors(), state.model_copy(update={"step": 1}), durable=True)
+    one_step(training, step=2)
+    try:
+        training.saver.finish()
+    except Exception as error:
+        heard = type(error).__name__
+    (Path(folder) / f"{rank}.json").write_text(json.dumps(heard))
+    os._exit(0)  # without a word to the other, as at the end of a worker

@@ -12,7 +12,7 @@ import fsspec
 import pytest
 
 from data.errors import InputError
-from stages.pretrain.checkpoints import checkpoint
+from stages.pretrain.checkpoints import checkpoint, durable
 from stages.pretrain.checkpoints.durable import DurableStore, NotYet
 from stages.pretrain.checkpoints.index import Published
 from stages.pretrain.checkpoints.remote_files import LEAST_BYTES, Pace, RemoteFiles, Stopped, Unreachable
@@ -247,6 +247,62 @@ def test_a_checkpoint_that_has_changed_on_this_machine_is_not_vouched_for(world:
     with pytest.raises(RuntimeError, match="has changed since it was written"):
         remote.upload(folder)
     assert remote.store.complete() == {}
+
+
+def test_records_that_a_kill_cut_off_are_taken_over_again(
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Wherever it came: a run without the lines of its steps could not go on."""
+    url = f"file://{tmp_path}/far"
+    world.run.excluded.write_text("[]")
+    Remote(world, url).upload(world.save(50, heldout=(3.0,), tensors=TENSORS))
+    write = durable.write_atomic
+    for writes in range(3):
+        with World(tmp_path / f"machine {writes}") as other, monkeypatch.context() as patch:
+            left = [True] * writes
+
+            def killed(path: Path, content: bytes, left: list[bool] = left) -> None:
+                if not left:
+                    raise KeyboardInterrupt
+                left.pop()
+                write(path, content)
+
+            patch.setattr(durable, "write_atomic", killed)
+            with pytest.raises(KeyboardInterrupt):
+                Remote(other, url).restore()
+            patch.undo()
+            assert Remote(other, url).restore()
+            assert other.run.excluded.exists() and len(read_lines(other.run.timing)) == 50
+
+
+def test_an_upload_ends_soon_although_all_is_there(world: World, tmp_path: Path) -> None:
+    """To read through what an earlier attempt has sent takes minutes for a large checkpoint."""
+    remote, folder = Remote(world, f"file://{tmp_path}/far"), world.save(50, heldout=(3.0,), tensors=TENSORS)
+    write, verified, slices = remote.files.write, remote.store._verified_parts, remote.store._slices
+
+    def no_index(path: str, content: bytes, **more: Any) -> None:
+        if path.endswith("index.json"):
+            raise Stopped
+        write(path, content, **more)
+
+    remote.files.write = no_index  # type: ignore[method-assign]
+    with pytest.raises(Stopped):
+        remote.store.upload(folder, remote.sent.append)
+    opened: list[str] = []
+
+    def then_stopped(step: int) -> Any:
+        found = verified(step)
+        remote.files.stop.set()
+        return found
+
+    def counted(file: Any, sizes: Any) -> Any:
+        opened.append(file.name)
+        return slices(file, sizes)
+
+    remote.store._verified_parts, remote.store._slices = then_stopped, counted  # type: ignore[method-assign]
+    with pytest.raises(Stopped):
+        remote.store.upload(folder, remote.sent.append)
+    assert len(opened) == 1
 
 
 def test_a_store_that_cannot_be_used_is_an_error_that_says_so(world: World, proxy: FaultProxy) -> None:

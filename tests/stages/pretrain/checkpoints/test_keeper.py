@@ -185,8 +185,10 @@ def test_a_kill_between_healthy_and_published_is_made_good(world: World, monkeyp
         raise ConnectionError
 
     monkeypatch.setattr(Store, "publish", killed)
+    first = world.keeper()
     with pytest.raises(ConnectionError):
-        world.settle(world.keeper(), 100)
+        world.settle(first, 100)
+    first.close()  # its thread ends with its process
     monkeypatch.setattr(Store, "publish", publish)
     world.settle(world.keeper(), 100)
     keeper = world.keeper()

@@ -17,7 +17,7 @@ from stages.errors import OK, TRY_AGAIN
 from stages.pretrain import loop, setup
 from stages.pretrain.checkpoints import checkpoint
 from stages.pretrain.checkpoints.checkpoint import StepState, read_state, scan
-from stages.pretrain.checkpoints.saver import Saver, save_at_once
+from stages.pretrain.checkpoints.saver import Saver
 from stages.pretrain.checkpoints.staging import Staging
 from stages.pretrain.checkpoints.tensors import here, state_digest, wholes
 from stages.pretrain.faults import Hook
@@ -26,7 +26,8 @@ from stages.pretrain.monitor.records import Records
 from stages.pretrain.step import Training, Wish
 from stages.pretrain.worker import exit_code
 from tests.stages.pretrain import micro
-from tests.stages.pretrain.checkpoints.on_ranks import RANKS, save_all
+from tests.stages.pretrain.checkpoints.at_once import save_at_once
+from tests.stages.pretrain.checkpoints.on_ranks import RANKS, copy_fails, save_all
 from tests.stages.pretrain.conftest import Build
 from tests.stages.pretrain.forked import run_ranks
 from tests.stages.pretrain.one_step import one_step
@@ -286,6 +287,13 @@ def test_every_layout_saves_each_number_once_and_loads_what_another_has_saved(to
     assert seen[-1]["full"] == RANKS, "a disk that is full for one rank is told of on every rank"
     left = scan(tmp_path / f"run-{len(LAYOUTS) - 1}" / "checkpoints")
     assert list(left.complete) == [1] and [path.name for path in left.unfinished] == ["step-00000003.tmp"]
+
+
+def test_a_rank_that_cannot_copy_its_share_does_not_leave_the_others_waiting(tokens: Path, tmp_path: Path) -> None:
+    run_ranks(copy_fails, str(tokens), str(tmp_path), size=2, log=tmp_path / "log")
+    heard = [json.loads((tmp_path / f"{rank}.json").read_text()) for rank in range(2)]
+    assert heard[1] == "MemoryError" and heard[0]
+    assert list(scan(tmp_path / "run" / "checkpoints").complete) == [0]
 
 
 def test_what_several_ranks_have_is_dealt_out_evenly() -> None:

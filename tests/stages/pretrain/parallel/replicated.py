@@ -30,7 +30,7 @@ from stages.pretrain.parallel.redundant import GivenUp, Replicas
 from stages.pretrain.parallel.redundant_members import Membership, Roster
 
 CONTEXT = multiprocessing.get_context("forkserver")
-CONTEXT.set_forkserver_preload([__name__])
+CONTEXT.set_forkserver_preload([__name__, "torch._dynamo"])  # which the first step of an optimizer imports
 ROWS, STEPS = 13, 24
 POLL_SECONDS = 0.02
 

@@ -1,6 +1,8 @@
 import errno
+import io
 import json
 import os
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -10,7 +12,7 @@ from torch.distributed.checkpoint.api import CheckpointException
 
 from data.errors import InputError
 from stages.errors import BAD_INPUT, FAILED, TRY_AGAIN, TryAgain
-from stages.pretrain import trials
+from stages.pretrain import trials, worker
 from stages.pretrain.job import RunDirectory
 from stages.pretrain.step import NonFinite
 from stages.pretrain.supervision.attempt import End, clear, environment, explain, log_tail, meeting_place
@@ -28,6 +30,13 @@ def test_the_user_has_the_last_word_on_the_environment(monkeypatch: pytest.Monke
     found = environment(micro.config(threads=3))
     assert (found["OMP_NUM_THREADS"], found["OMP_WAIT_POLICY"]) == ("3", "ACTIVE")
     assert "MALLOC_MMAP_MAX_" not in environment(micro.config(device="cuda"))
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere the interface has another name")
+@pytest.mark.parametrize("num_processes", [1, 2])
+def test_ranks_listen_on_loopback_only(num_processes: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("GLOO_SOCKET_IFNAME", raising=False)
+    assert environment(micro.config(num_processes=num_processes))["GLOO_SOCKET_IFNAME"] == "lo"
 
 
 def raised(error: BaseException, cause: BaseException | None = None) -> BaseException:
@@ -54,6 +63,26 @@ FULL = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 )
 def test_exit_codes_say_what_kind_of_end_it_was(error: BaseException, code: int) -> None:
     assert exit_code(error) == code
+
+
+def test_a_full_disk_is_told_by_the_exit_code_if_nothing_can_be_written_at_all(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not even into the log."""
+
+    class Full(io.StringIO):
+        def write(self, text: str) -> int:
+            raise FULL
+
+    def fails(*_: Any) -> None:
+        raise FULL
+
+    job = micro.worker_job(micro.config(), tmp_path, tmp_path / "run")
+    job.write()
+    monkeypatch.setattr(worker, "work", fails)
+    monkeypatch.setattr(worker, "write_json", fails)
+    monkeypatch.setattr(sys, "stderr", Full())
+    assert worker.main(str(job.run.job)) == TRY_AGAIN
 
 
 def ended(*statuses: int, killed: Sequence[int] = (), launcher: int | None = None) -> GroupEnd:
@@ -133,3 +162,5 @@ def test_the_end_of_the_log_is_shown(tmp_path: Path) -> None:
     run.log.write_bytes(b"\xff not UTF-8\n" + b"".join(b"line %d\n" % number for number in range(100)))
     shown = log_tail(run)
     assert "line 99" in shown and "line 70" in shown and "line 69" not in shown
+    run.log.write_bytes(b"x" * (1 << 20) + b"\nthe end\n")
+    assert len(log_tail(run)) < 1 << 17 and log_tail(run).endswith("the end")

@@ -15,7 +15,9 @@ from stages.pretrain.supervision.hangs import state_of
 
 
 def test_records_are_kept_apart_and_read_as_written(tmp_path: Path) -> None:
+    Beats(tmp_path / "beats", 2).close()
     beats = Beats(tmp_path / "beats", 3)
+    assert (tmp_path / "beats").stat().st_blocks, "a hole, which a full disk would not let anybody fill"
     assert beats.read(1) == Beat(0, Phase.STARTING, 0, 0.0, 0, 0, 0)
     hearts = [Heart(tmp_path / "beats", slot, seconds=600) for slot in (0, 2)]
     hearts[1].beat(Phase.READING, 3, 20.0)

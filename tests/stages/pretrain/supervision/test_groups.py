@@ -1,7 +1,9 @@
 """A user relies on: groups of ranks begin and end apart from one another, and nothing is left of them in the end."""
 
+import json
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
@@ -80,3 +82,17 @@ def test_a_rank_that_ends_badly_takes_its_group_with_it(
     (end,) = until(lambda ends: bool(ends))
     assert {end.rank: (end.status, end.killed) for end in end.ranks} == {0: (-9, True), 1: (1, False)}
     assert explain(job.run, end).cause == "RuntimeError: an injected crash in step 2"
+
+
+def test_a_start_of_many_ranks_does_not_wait_for_a_launcher_that_does_not_read(
+    tokens: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Since what is said fits into a pipe, which holds 64 KiB."""
+    told: list[dict[str, Any]] = []
+    job = micro.worker_job(micro.config(), tokens, tmp_path / "run")
+    launcher = kept_launcher().serve(job)
+    monkeypatch.setattr(launcher, "_say", told.append)
+    monkeypatch.setattr(launcher, "running", {})
+    launcher.start(group(job, 0, 64, 0))
+    assert len(json.dumps(told)) < 1 << 16
+    assert [ranks["RANK"] for ranks in told[0]["ranks"]] == [str(rank) for rank in range(64)]

@@ -56,6 +56,10 @@ def test_crashes_that_get_no_further_are_bounded() -> None:
     assert decide(ending(1), [], max_relaunches=0).action is Action.STOP
 
 
+def test_ranks_that_leave_although_nobody_asked_are_bounded_too() -> None:
+    assert decide(ending(LEFT), [ending(LEFT)] * 3, max_relaunches=3).action is Action.STOP
+
+
 def test_crashes_with_progress_between_them_are_not() -> None:
     past = [ending(1, checkpoint_step=step) for step in range(0, 400, 10)]
     assert decide(ending(1, checkpoint_step=400), past, max_relaunches=1).action is Action.RELAUNCH
