@@ -128,7 +128,7 @@ def test_what_a_reader_looks_for_is_on_the_page(artifacts: dict[str, tuple[Artif
         "85.00% of 2 h 00 min was training: steps that were kept. 3 attempts, 2 incidents",
         "down 10 min 8.33% no supervisor was there",
         "replayed: kill 5 min 4.17% steps made again, or cut off, by an end of this kind: kill",
-        "1 kill 2 1 1 at once 12.5 s <script>",
+        "1 kill 2 1 1 – 12.5 s <script>",
         "2 hang 3 – – 80.0 s – rank 1",
         "local 31 400.00 MB 12 ms 0 ms 1.5 s 0.0 s",
         "the tokenizer's own library: a unigram model",

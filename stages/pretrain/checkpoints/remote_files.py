@@ -28,6 +28,7 @@ FIRST_DELAY_SECONDS, LONGEST_DELAY_SECONDS = 0.2, 30.0
 FIRST_BYTES, LEAST_BYTES = 4 << 20, 64 << 10
 MOST_WRITTEN_BYTES, MOST_READ_BYTES = 64 << 20, 16 << 20
 CALL_SECONDS = 4.0  # that the bytes of one call are to take
+NO_CREDENTIALS = ("NoCredentialsError", "PartialCredentialsError")  # of botocore, which need not be there
 OBJECT_STORES = ("s3", "gs", "abfs")  # they have no folders; what makes one there would make a bucket
 
 
@@ -233,8 +234,11 @@ class RemoteFiles:
             except (Stopped, FileNotFoundError, *LASTING):
                 raise
             except Exception as error:
-                if patience_seconds is not None and isinstance(error, PermissionError):
-                    raise InputError(f"pretrain.durable_url: cannot {what} in {self.url}: {error}") from error
+                if patience_seconds is not None and _is_refused(error):
+                    raise InputError(
+                        f"pretrain.durable_url: cannot {what} in {self.url}: {error}; credentials come from the "
+                        "environment (for S3 AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY)"
+                    ) from error
                 self._unwell(what, error)
                 if patience_seconds is not None and self._clock() - began + delay > patience_seconds:
                     raise Unreachable(f"{self.url} does not answer ({what}: {error!r})") from error
@@ -258,6 +262,11 @@ class RemoteFiles:
             self._told.clear()
         if since is not None:
             self._tell("store.recovered", url=self.url, seconds=round(self._clock() - since, 1))
+
+
+def _is_refused(error: Exception) -> bool:
+    """Whether the store will not serve this user, however long it is asked."""
+    return isinstance(error, PermissionError) or type(error).__name__ in NO_CREDENTIALS
 
 
 def _protocol(files: Any) -> str:

@@ -73,4 +73,10 @@ class CheckpointSettings(StageConfig):
     def _durable_settings(self) -> Self:
         if not self.durable_url and not self.is_default("durable_wait_seconds"):
             raise ValueError("pretrain.durable_wait_seconds has no effect without pretrain.durable_url: leave it out")
+        path = self.durable_url.removeprefix("file://").removeprefix("local://")
+        if path and "://" not in path and not path.startswith("/"):
+            raise ValueError(
+                f"pretrain.durable_url = {self.durable_url!r} is a relative path, another folder for each place that "
+                f"the command is run from: write file:///{path} if /{path} is meant"
+            )
         return self

@@ -24,6 +24,7 @@ class Capacity:
     config: PretrainConfig
     file: Path
     suspected: set[int] = field(default_factory=set)
+    _told: int | None = None
 
     @property
     def is_elastic(self) -> bool:
@@ -33,7 +34,13 @@ class Capacity:
         """Processes that can run now; 0 if that is fewer than may be."""
         if not self.is_elastic:
             return self.config.num_processes
-        return usable(self.config, gpus=gpus(self.config), told=told(self.file), suspected=self.suspected)
+        self._told = told(self.file, before=self._told)
+        return usable(self.config, gpus=gpus(self.config), told=self._told, suspected=self.suspected)
+
+    def too_few(self) -> str:
+        """Why no process can run now."""
+        least = f"fewer than pretrain.least_processes = {self.config.least_processes} processes can run here now"
+        return least if self._told is None else f"{least} (the file {self.file} says {self._told})"
 
     def may_lose_another(self) -> bool:
         """Whether the run may go on if one more place is not trusted."""
@@ -67,12 +74,15 @@ def usable(
     return most if most >= least else 0
 
 
-def told(file: Path) -> int | None:
-    """The number in the file; None if there is none, or no number in it yet."""
+def told(file: Path, *, before: int | None) -> int | None:
+    """The number in the file; None if there is no file. One that holds no number, as while it is being written, changes
+    nothing: the number is the one `before`."""
     try:
         return int(file.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+    except FileNotFoundError:
         return None
+    except (OSError, ValueError):
+        return before
 
 
 def gpus(config: PretrainConfig) -> int | None:

@@ -4,6 +4,7 @@ How ranks are grouped is a `Grouping`'s business. Without redundancy all ranks a
 attempt; with it, a group may be started again while the others go on.
 """
 
+import signal
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -80,6 +81,7 @@ class Attempt:
     _requested_at: float = 0.0
     _noticed_at: float | None = None
     _asked_at: float = 0.0
+    _is_short: bool = False
 
     def run(self, look: Callable[[], None], *, reached: Callable[[], int]) -> Ending:
         """From the start of the ranks to their end. look: called several times a second, and once when they have ended;
@@ -160,9 +162,14 @@ class Attempt:
         if self.notices.received is not None and self._requested is not Request.STOP:
             self._requested, self._requested_at = Request.STOP, now
             self._requests.ask_to_leave(self.notices.received.name)
+            self.journal.event("note", text=self._stopping(self.notices.received))
         if self._requested is Request.NONE and now - self._asked_at > CAPACITY_SECONDS:
             self._asked_at = now
-            if self.capacity.possible() not in (0, self.job.config.num_processes):
+            possible = self.capacity.possible()
+            if not possible and not self._is_short:
+                self.journal.warning(f"{self.capacity.too_few()}: it goes on with what it has until it ends")
+            self._is_short = not possible
+            if possible not in (0, self.job.config.num_processes):
                 self._requested, self._requested_at = Request.RESIZE, now
                 self._requests.ask_to_leave("another number of processes can run")
         if self._requested is Request.STOP:
@@ -171,3 +178,9 @@ class Attempt:
                 # Ranks that have not begun to train have nothing to save.
                 if is_late or not self._watch.has_begun(running.group):
                     self.launcher.kill(number)
+
+    def _stopping(self, notice: signal.Signals) -> str:
+        grace = f"stopping ({notice.name}): a last checkpoint, within {self.job.config.grace_seconds:.0f} s"
+        if notice is not signal.SIGINT:
+            return grace
+        return f"{grace}; a second Ctrl-C stops at once and loses the steps since the newest checkpoint"

@@ -139,6 +139,8 @@ def supervise(job: Job, means: Means) -> None:
             before, processes = processes, this.config.num_processes
             noun = "process" if processes == 1 else "processes"
             means.journal.event("note", text=f"{processes} {noun} instead of {before}")
+        if step or history:
+            means.journal.event("note", text=f"goes on from step {step:,}" if step else "begins from the first step")
         account.began(num_processes=processes)
         ending = attempt(this, means)
         decision = decide(
@@ -173,10 +175,7 @@ def next_job(job: Job, means: Means, step: int, excluded: Draws) -> Job:
     require_going_on(means.notices)
     processes = means.capacity.possible()
     if not processes:
-        raise TryAgain(
-            f"fewer than pretrain.least_processes = {job.config.least_processes} processes can run here now; the same "
-            "command goes on when they can"
-        )
+        raise TryAgain(f"{means.capacity.too_few()}; the same command goes on when they can")
     return job.model_copy(
         update={
             "config": with_processes(job.config, processes),

@@ -17,7 +17,9 @@ ROWS = 7
 
 
 def redundant(num_processes: int, **settings: Any) -> PretrainConfig:
-    return config(num_processes, batch_sequences=ROWS, redundant=True, **settings)
+    """Faults make ranks wait for what takes as long as a start: they are not hung."""
+    waits = {"collective_timeout_least_seconds": 300}
+    return config(num_processes, batch_sequences=ROWS, redundant=True, **waits, **settings)
 
 
 @pytest.fixture(scope="module")

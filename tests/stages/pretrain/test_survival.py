@@ -103,7 +103,7 @@ def test_a_run_that_loses_a_process_and_gets_it_back_has_the_same_samples_and_lo
     )
     (shrunk,) = incidents(store, artifact)
     assert (shrunk["exit_code"], shrunk["decision"]) == (-9, "relaunch")
-    notes = [event["text"] for event in events if event["kind"] == "note"]
+    notes = [event["text"] for event in events if "instead of" in event.get("text", "")]
     assert notes == ["3 processes instead of 4", "4 processes instead of 3"]
     whole, changed = (list(samples(tmp_path / name / "ledger")) for name in ("four", "elastic"))
     assert [world for world, _ in changed] == ["4"] * 5 + ["3"] * 8 + ["4"] * 7

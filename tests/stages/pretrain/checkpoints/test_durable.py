@@ -310,6 +310,12 @@ def test_a_store_that_cannot_be_used_is_an_error_that_says_so(world: World, prox
         Remote(world, "nothing://at/all")
     with pytest.raises(InputError, match=r"pretrain.durable_url: cannot write .* in s3://no-bucket: there is no such"):
         Remote(world, "s3://no-bucket", proxy).store.begin(patience_seconds=5)
+    with pytest.MonkeyPatch.context() as patch:
+        for name in [name for name in os.environ if name.startswith(("AWS_", "FSSPEC_S3_"))]:
+            patch.delenv(name)
+        patch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+        with pytest.raises(InputError, match="AWS_ACCESS_KEY_ID"):
+            Remote(world, "s3://bucket/mine").store.begin(patience_seconds=60)
     proxy.faults = Faults(reset=1.0)
     remote = Remote(world, "s3://bucket/down", proxy)
     with pytest.raises(Unreachable, match="s3://bucket/down does not answer"):

@@ -9,6 +9,7 @@ import torch
 from torch._dynamo.testing import CompileCounter
 
 from data.order.loader import IGNORE
+from stages.pretrain.checkpoints.saver import Saver
 from stages.pretrain.config import PretrainConfig
 from stages.pretrain.job import read_lines
 from stages.pretrain.loop import train
@@ -77,7 +78,8 @@ def test_what_is_computed_again_for_the_backward_pass_is_not_measured_again(buil
 def trained(build: Build, config: PretrainConfig, path: Path) -> tuple[Training, list[dict[str, Any]], dict[str, Any]]:
     """A whole training: what it leaves, the lines of its metrics, and those of its timing by step."""
     training, state = build(config)
-    training = dataclasses.replace(training, checkpoints=path / "checkpoints")
+    folder = path / "checkpoints"
+    training = dataclasses.replace(training, checkpoints=folder, saver=Saver(folder, training.ranks, {}))
     run = dataclasses.replace(micro.worker_job(config, path, path).run, path=path)
     with Records(run, writes=True) as records:
         train(training, state, records)

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from stages.pretrain.supervision import capacity
-from stages.pretrain.supervision.capacity import Capacity, told, usable, with_processes
+from stages.pretrain.supervision.capacity import Capacity, usable, with_processes
 from tests.stages.pretrain import micro
 
 HYBRID = {"num_processes": 6, "sharding": "hybrid", "shard_processes": 2}
@@ -45,13 +45,18 @@ def test_a_run_that_is_not_elastic_asks_nothing(tmp_path: Path) -> None:
     assert fixed.possible() == 3 and not fixed.may_lose_another()
 
 
-def test_the_file_counts_while_it_holds_a_number(tmp_path: Path) -> None:
+def test_the_file_counts_while_it_is_there_and_one_without_a_number_changes_nothing(tmp_path: Path) -> None:
     file = tmp_path / "processes"
     elastic = Capacity(micro.config(num_processes=3, least_processes=2), file)
-    assert told(file) is None and elastic.possible() == 3
+    file.write_text("two")
+    assert elastic.possible() == 3
     file.write_text("2\n")
     assert elastic.possible() == 2
     file.write_text("")
+    assert elastic.possible() == 2
+    file.write_text("1")
+    assert elastic.possible() == 0 and f"the file {file} says 1" in elastic.too_few()
+    file.unlink()
     assert elastic.possible() == 3
 
 
