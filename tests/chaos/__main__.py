@@ -37,10 +37,10 @@ HEADERS = ("fault", "runs", "times")
 
 
 def state() -> str:
-    """What decides on the results: a digest of the sources."""
+    """What decides on the outcomes: a digest of the sources, less those that evaluate them."""
     digest = sha256()
     for folder in ("data", "stages", "tests/chaos", "tests/services"):
-        for path in sorted((REPOSITORY / folder).rglob("*.py")):
+        for path in sorted(set((REPOSITORY / folder).rglob("*.py")) - {REPOSITORY / "tests/chaos/figures.py"}):
             digest.update(f"{path.relative_to(REPOSITORY)}\0".encode() + path.read_bytes())
     return digest.hexdigest()[:12]
 

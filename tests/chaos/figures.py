@@ -124,7 +124,7 @@ def _outages(outcome: Outcome) -> Iterator[float]:
 def _noticed(outcome: Outcome, kind: str) -> list[float]:
     """Seconds from each fault of a kind, done while all ranks trained, to when the supervisor noticed it."""
     found = []
-    following = [*(happened.at for happened in outcome.happened[1:]), math.inf]
+    following = [happened.at for happened in outcome.happened[1:]] + [math.inf] * bool(outcome.happened)
     for happened, until in zip(outcome.happened, following, strict=True):
         moments = [incident["noticed"] for incident in outcome.incidents if happened.at <= incident["noticed"] < until]
         if happened.kind == kind and not happened.is_starting and moments:
@@ -135,7 +135,7 @@ def _noticed(outcome: Outcome, kind: str) -> list[float]:
 def _stalls_told(outcome: Outcome) -> list[float]:
     """Seconds from each stall of the durable store to the event that told of it."""
     found = []
-    following = [*(happened.wall for happened in outcome.happened[1:]), math.inf]
+    following = [happened.wall for happened in outcome.happened[1:]] + [math.inf] * bool(outcome.happened)
     for happened, until in zip(outcome.happened, following, strict=True):
         moments = [told["time"] for told in outcome.told if happened.wall <= told["time"] < until]
         if happened.kind == plan.STORE_STALL and moments:

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # What only a GPU can show, in one run of under eight minutes:
 #
-#     tests/gpu/run.sh [PARTS...]      equality speed memory float8 torchtitan; all of them by default
+#     tests/gpu/run.sh [PARTS...]      equality speed memory checkpoint float8 torchtitan; all of them by default
 #
 # A package that is missing there comes as a wheel in .whl/ (pydantic, pydantic-core, annotated-types,
 # typing-inspection and xxhash on a machine that has torch and transformers). Figures go to standard output, the last

@@ -14,7 +14,7 @@ from stages.pretrain.supervision.beats import Beat, Phase
 
 # Of the time that a phase may last: earlier than the operations between ranks give up by themselves, which would look
 # like a crash of a healthy rank.
-HUNG_AT = 0.9
+HUNG_AT = 0.75
 STALLED_SECONDS = 20.0
 SILENT_SECONDS = 3.0
 ENDED = "Z"  # state of a process whose parent has not asked how it ended

@@ -80,7 +80,6 @@ SHORT = (
     Case(2, {"sharding": "optimizer", "recompute": "operators"}),
     Case(2, {"sharding": "gradients", "recompute": "full"}),
     Case(3, {"sharding": "full", "micro_batch_sequences": 1}),
-    Case(3, {"sharding": "none", "recompute": "full"}),
     Case(4, {"sharding": "hybrid", "shard_processes": 2, "layers_per_unit": 2}),
 )
 

@@ -24,8 +24,8 @@ def culprit(*signs: Sign) -> tuple[int | None, str]:
 
 def test_nothing_hangs_while_the_rank_that_is_behind_is_within_its_time() -> None:
     assert hung([], stopped_seconds=5) is None
-    assert hung([sign(0, 5, 8.9), sign(1, 5, 8.9)], stopped_seconds=5) is None
-    assert hung([sign(0, 5, 100), sign(1, 4, 8)], stopped_seconds=5) is None, "one that waits for a slow one"
+    assert hung([sign(0, 5, 7.4), sign(1, 5, 7.4)], stopped_seconds=5) is None
+    assert hung([sign(0, 5, 100), sign(1, 4, 7.4)], stopped_seconds=5) is None, "one that waits for a slow one"
 
 
 def test_the_rank_that_has_got_least_far_is_at_fault() -> None:
