@@ -50,6 +50,16 @@ def sha256_file(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
+def last_bytes(path: Path, most: int = 1 << 16) -> bytes:
+    """The end of a file that may be long: so many bytes at most; none where there is no file."""
+    try:
+        with open(path, "rb") as file:
+            file.seek(max(os.fstat(file.fileno()).st_size - most, 0))
+            return file.read()
+    except FileNotFoundError:
+        return b""
+
+
 def tree(directory: Path) -> list[str]:
     """Relative POSIX paths of all files below `directory`, sorted. Raises on links, which an artifact must not hold."""
     found = []

@@ -23,6 +23,7 @@ from pathlib import Path
 
 import psutil
 
+from stages import kernel
 from stages.errors import LeaseHeld, LeaseLost
 
 HEARTBEAT_SECONDS = 5.0
@@ -204,12 +205,8 @@ def _is_alive(pid: int, process_started: float) -> bool:
 def _started(pid: int) -> float:
     """When a process was started. Since boot where the kernel says so: the time of day that follows from it moves when
     the clock is set, also for a process that is already running."""
-    try:
-        return float(
-            Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()[19]
-        )
-    except OSError:
-        return psutil.Process(pid).create_time()
+    since_boot = kernel.started(pid)
+    return psutil.Process(pid).create_time() if since_boot is None else since_boot
 
 
 @cache
@@ -217,7 +214,7 @@ def _host() -> str:
     """Names this machine since its last boot, and the process ids that are valid here: they mean nothing in another
     container, on another machine, or after a boot."""
     try:
-        place = Path("/proc/sys/kernel/random/boot_id").read_text().strip() + os.readlink("/proc/self/ns/pid")
+        place = kernel.boot_id() + os.readlink("/proc/self/ns/pid")
     except OSError:
         place = str(round(psutil.boot_time()))
     return f"{platform.node()}/{place}"

@@ -7,7 +7,6 @@ import shutil
 import uuid
 from collections.abc import Callable, Mapping
 from concurrent.futures import FIRST_COMPLETED, Future, wait
-from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from types import TracebackType
@@ -15,6 +14,7 @@ from typing import Any, Self
 
 from data.errors import InputError
 from stages.base import Inputs
+from stages.errors import TryAgain
 from stages.journal import Journal
 from stages.pretrain.checkpoints import checkpoint
 from stages.pretrain.checkpoints.background import Background
@@ -159,11 +159,15 @@ class Keeper:
     def close(self) -> None:
         """Wait for what is being published, unless the run is to stop, and end the sending. What does not get done is
         taken up by the next supervisor."""
-        with suppress(Exception):  # the run ends for a reason of its own, and what fails here will fail then
+        try:
             while any(not future.done() for future in self._publishing.values()):
                 self._interrupt()
                 wait(self._publishing.values(), POLL_SECONDS)
             self._collect()
+        except TryAgain:  # the run is to stop
+            pass
+        except Exception as error:  # it ends for a reason of its own, which this must not hide
+            self._journal.warning(f"a checkpoint could not be published, which is tried again: {error}")
         if self._tier:
             self._tier.close()
 

@@ -5,28 +5,21 @@ import statistics
 from pathlib import Path
 from typing import Any
 
+from stages.files import last_bytes
 from stages.pretrain.checkpoints import cadence
 from stages.pretrain.config import PretrainConfig
 from stages.pretrain.job import RunDirectory, read_lines
 
-TAIL_BYTES = 1 << 16
-
 
 def last_lines(path: Path) -> list[dict[str, Any]]:
     """The last whole JSON objects of a .jsonl file, as many as 64 KiB hold; empty if there is no file."""
-    if not path.exists():
-        return []
-    with open(path, "rb") as file:
-        start = max(0, path.stat().st_size - TAIL_BYTES)
-        file.seek(start)
-        lines = file.read().split(b"\n")[1 if start else 0 :]
     found = []
-    for line in lines:
+    for line in last_bytes(path).splitlines():
         try:
             found.append(json.loads(line))
-        except ValueError:  # a kill has cut it off
+        except ValueError:  # cut off, here or by a kill
             continue
-    return found
+    return [line for line in found if isinstance(line, dict)]  # the rest of a line may be a number
 
 
 def step_seconds(run: RunDirectory) -> float | None:

@@ -22,8 +22,9 @@ from contextlib import suppress
 from typing import Any
 
 from stages.journal import Journal, torn
+from stages.kernel import boot_id
 from stages.pretrain.job import RunDirectory, read_lines
-from stages.pretrain.supervision.moments import Kind, Stamp, Sums, boot_id, sums
+from stages.pretrain.supervision.moments import Kind, Stamp, Sums, sums
 from stages.pretrain.supervision.spent import Spent, checkpoint_costs, spent
 
 ATTEMPTS, ALIVE = "attempts.jsonl", "alive.json"

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from stages.errors import FAILED, OK, TRY_AGAIN
+from stages.files import last_bytes
 from stages.pretrain.config import PretrainConfig
 from stages.pretrain.job import Job, RunDirectory
 from stages.pretrain.parallel.redundant_groups import num_groups
@@ -21,7 +22,6 @@ from stages.pretrain.supervision.supervise import LEFT, TELLING
 
 POLL_SECONDS = 0.2
 SHOWN_LOG_LINES = 30
-MOST_LOG_BYTES = 1 << 16  # of what a run of months has written
 RECORDED_COLLECTIVES = "1000"  # by torch's flight recorder, for a look into hangs
 # Large blocks come from the heap and stay in it. Without this glibc maps and unmaps every activation, measured to cost
 # 1.4 to 2 times the CPU time of a step.
@@ -171,10 +171,7 @@ def _without_a_word(what: str, status: int) -> End:
 
 def log_tail(run: RunDirectory) -> str:
     """The last lines of the workers' log, for an error message."""
-    try:
-        with open(run.log, "rb") as file:
-            file.seek(max(os.fstat(file.fileno()).st_size - MOST_LOG_BYTES, 0))
-            lines = file.read().decode("utf-8", "replace").splitlines()[-SHOWN_LOG_LINES:]
-    except FileNotFoundError:
+    lines = last_bytes(run.log).decode("utf-8", "replace").splitlines()[-SHOWN_LOG_LINES:]
+    if not lines:
         return ""
     return "\n".join([f"Last lines of {run.log}:", *(f"  {line}" for line in lines)])

@@ -77,7 +77,8 @@ class RankEnd:
 
 @dataclass(frozen=True, kw_only=True)
 class GroupEnd:
-    """A group of which no process is left. ranks: in the order in which they ended. launcher_lost: with its status."""
+    """A group of which no process is left. ranks: in the order in which they ended. launcher_status: of a
+    launcher that was lost."""
 
     group: Group
     ranks: Sequence[RankEnd]

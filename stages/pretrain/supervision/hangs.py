@@ -13,7 +13,7 @@ from pathlib import Path
 from stages.pretrain.supervision.beats import Beat, Phase
 
 # Of the time that a phase may last: earlier than the operations between ranks give up by themselves, which would look
-# like a crash of a healthy rank.
+# like a crash of a healthy rank; and early enough for five normal steps also where the supervisor has just looked.
 HUNG_AT = 0.75
 STALLED_SECONDS = 20.0
 SILENT_SECONDS = 3.0
@@ -82,14 +82,6 @@ def _hang(sign: Sign, what: str, *, nobody: bool = False) -> Hang:
 def stalled(signs: Sequence[Sign]) -> list[Sign]:
     """The ranks that have waited long for data."""
     return [s for s in signs if s.beat.phase is Phase.READING and s.unchanged_seconds > STALLED_SECONDS]
-
-
-def state_of(pid: int) -> str:
-    """Of a process, by one letter, where the kernel tells."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-    except (OSError, IndexError):
-        return ""
 
 
 def last_collective(stacks: Path, rank: int) -> str:

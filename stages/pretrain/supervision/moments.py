@@ -2,8 +2,6 @@
 
 from collections.abc import Iterable, Mapping
 from enum import StrEnum
-from functools import cache
-from pathlib import Path
 from typing import Any, Self
 
 from pydantic import BaseModel, ConfigDict
@@ -47,15 +45,6 @@ def kind_of(exit_code: int, requested: Request = Request.NONE) -> Kind:
         HUNG: Kind.HANG,
     }
     return Kind.KILL if exit_code < 0 else known.get(exit_code, Kind.CRASH)
-
-
-@cache
-def boot_id() -> str:
-    """Names the time since this machine was started, in which monotonic clocks can be compared."""
-    try:
-        return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="utf-8").strip()
-    except OSError:
-        return ""
 
 
 class Stamp(BaseModel):

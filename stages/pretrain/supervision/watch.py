@@ -11,10 +11,11 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from stages.journal import Journal
+from stages.kernel import state_of
 from stages.pretrain.job import Job
 from stages.pretrain.supervision.beats import Beat, Beats, Phase
 from stages.pretrain.supervision.groups import Group, Launcher, Running
-from stages.pretrain.supervision.hangs import ENDED, STOPPED, Hang, Sign, hung, last_collective, stalled, state_of
+from stages.pretrain.supervision.hangs import ENDED, STOPPED, Hang, Sign, hung, last_collective, stalled
 from stages.pretrain.supervision.launchers import Launchers
 
 MOST_ELAPSED_SECONDS = 1.0

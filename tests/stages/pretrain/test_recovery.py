@@ -33,10 +33,14 @@ STEPS = 20
 Bad = Callable[[int, int, Draws], bool]
 
 
+def never(step: int, draw: int, excluded: Draws) -> bool:
+    return False
+
+
 class World:
     """A run whose workers take its steps in no time, and fail at each for which bad(step, draw, excluded) holds."""
 
-    def __init__(self, folder: Path, tokens: Path, monkeypatch: pytest.MonkeyPatch, bad: Bad) -> None:
+    def __init__(self, folder: Path, tokens: Path, monkeypatch: pytest.MonkeyPatch, bad: Bad = never) -> None:
         config = micro.config(num_steps=STEPS)
         self.job = micro.worker_job(config, tokens, folder / "run")
         self.sequences = open_train(config, tokens)
@@ -206,7 +210,7 @@ def test_a_supervisor_reads_the_artifact_itself_wherever_its_workers_read(
 def test_a_run_does_not_go_on_with_exclusions_that_it_cannot_read(
     tmp_path: Path, tokens: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    world = World(tmp_path, tokens, monkeypatch, lambda step, draw, excluded: False)
+    world = World(tmp_path, tokens, monkeypatch)
     RunDirectory(tmp_path / "run").excluded.write_text("[")
     with pytest.raises(InputError, match=r"run/excluded\.json"):
         world.supervise()
@@ -216,7 +220,7 @@ def test_a_run_does_not_go_on_with_exclusions_that_it_cannot_read(
 def test_a_run_that_is_asked_to_stop_while_no_attempt_runs_begins_none(
     tmp_path: Path, tokens: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    world = World(tmp_path, tokens, monkeypatch, lambda step, draw, excluded: False)
+    world = World(tmp_path, tokens, monkeypatch)
     world.notices.received = signal.SIGUSR1
     with pytest.raises(TryAgain, match=r"stopped on request \(SIGUSR1\)"):
         world.supervise()
@@ -226,7 +230,7 @@ def test_a_run_that_is_asked_to_stop_while_no_attempt_runs_begins_none(
 def test_an_elastic_run_for_which_there_is_too_little_is_to_be_tried_again(
     tmp_path: Path, tokens: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    world = World(tmp_path, tokens, monkeypatch, lambda step, draw, excluded: False)
+    world = World(tmp_path, tokens, monkeypatch)
     config = micro.config(num_steps=STEPS, num_processes=3, least_processes=2)
     world.job = world.job.model_copy(update={"config": config})
     world.job.run.processes.write_text("1")
@@ -242,7 +246,7 @@ def test_an_elastic_run_goes_on_without_a_process_whose_hardware_is_suspected(
     tmp_path: Path, tokens: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As long as enough are left."""
-    world = World(tmp_path, tokens, monkeypatch, lambda step, draw, excluded: False)
+    world = World(tmp_path, tokens, monkeypatch)
     config = micro.config(num_steps=STEPS, num_processes=4, least_processes=3)
     world.job = world.job.model_copy(update={"config": config})
     world.suspects = [1]

@@ -8,10 +8,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-import pytest
-
+from stages.kernel import state_of
 from stages.pretrain.supervision.beats import ALIVE_SECONDS, Beat, Beats, Heart, Phase
-from stages.pretrain.supervision.hangs import state_of
 
 
 def test_records_are_kept_apart_and_read_as_written(tmp_path: Path) -> None:
@@ -30,7 +28,6 @@ def test_records_are_kept_apart_and_read_as_written(tmp_path: Path) -> None:
     assert beats.read(1).pid == 0 and beats.read(2).pid == pid
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="forks")
 def test_a_rank_that_waits_is_alive_and_dumps_where_it_is_and_a_stopped_one_is_not(tmp_path: Path) -> None:
     beats = Beats(tmp_path / "beats", 1)
     pid = os.fork()
