@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from eval.scorer import Scorer, bits
+from eval.scoring.scorer import Scorer, bits
 
 INTERVAL_PERCENTILES = (2.5, 97.5)
 

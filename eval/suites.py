@@ -1,8 +1,9 @@
 """Suites as data: which tasks make up a suite, and which texts they hold.
 
-A suite is a TOML file: `core` names eval/suites/core.toml, a name that ends in `.toml` is a path to a user's own. A
-task's items come from one of three sources: a seeded template generator (`template`), the held-out text of the corpus
-(`heldout`), or one of lm-eval's own tasks (`lm_eval`), which needs a network unless its data set is in the local cache.
+A suite is a TOML file: `core` names eval/suites/core.toml, a name that ends in `.toml` is a path to a user's own.
+Where a task's items come from is its `source`: a seeded template generator (`template`), the held-out text of the
+corpus (`heldout`), one of lm-eval's own tasks (`lm_eval`), which needs a network unless its data set is in the local
+cache, or what another axis measures (eval/sources.py has them all).
 """
 
 import hashlib
@@ -12,12 +13,13 @@ import tomllib
 from collections.abc import Iterator, Sequence
 from importlib import metadata
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from data.errors import InputError
 from data.heldout.judged_item import JudgedItem
+from eval.sources import SOURCES, Settings
 from eval.tasks.items import Item
 from eval.tasks.templates import GENERATORS, template_items
 
@@ -37,19 +39,45 @@ class Definition(BaseModel):
 class TaskDefinition(Definition):
     """One task of a suite."""
 
-    name: str = Field(description="Name of the task; for source lm_eval, lm-eval's own name of a task or group")
-    source: Literal["template", "heldout", "lm_eval"]
+    name: str = Field(description="Name of the task, once in all suites of a recipe")
+    source: str = Field(description="Where its items come from: eval/sources.py")
+    generator: str = Field(
+        default="",
+        description="What makes the items; for lm_eval, lm-eval's own name of a task or group. Empty: the task's name",
+    )
     version: int = Field(
         ge=1, description="Raised when the meaning of the score changes; scores of two versions are not compared"
     )
     limit: int = Field(ge=1, description="Items at most")
-    metric: str = Field(default="acc", description="lm-eval's name of the primary metric")
+    metric: str = Field(default="acc", description="Name of the primary metric; for lm_eval, lm-eval's own")
+    higher_is_better: bool = Field(default=True, description="Whether a model is better for a larger value")
+    alert_threshold: float = Field(
+        default=0.0, ge=0, description="Least worsening of the metric that is a regression, if it is significant too"
+    )
     shots: int = Field(default=0, ge=0, description="Solved examples before each item")
     chance: float | None = Field(
         default=None, ge=0, le=1, description="What guessing scores; absent where that has no meaning"
     )
     seed: int = Field(default=0, description="Of the item generator")
+    settings: dict[str, Any] = Field(default={}, description="What the source lets a task choose besides")
+    moves_at: str = Field(default="", description="Model size and tokens from which it is expected to leave chance")
     description: str = Field(default="", description="What the task asks of the model")
+
+    @model_validator(mode="after")
+    def _fits_its_source(self) -> "TaskDefinition":
+        if self.source not in SOURCES:
+            raise ValueError(f"task {self.name}: no source is named {self.source!r}; there are {', '.join(SOURCES)}")
+        SOURCES[self.source].settings.model_validate(self.settings)
+        return self
+
+    @property
+    def made_by(self) -> str:
+        """The generator's name, or lm-eval's name of the task."""
+        return self.generator or self.name
+
+    def chosen(self) -> Settings:
+        """`settings`, as the model of the source."""
+        return SOURCES[self.source].settings.model_validate(self.settings)
 
 
 class Suite(Definition):
@@ -77,12 +105,11 @@ def load_suite(name: str) -> Suite:
         first = error.errors()[0]
         raise InputError(f"suite {path}: {'.'.join(map(str, first['loc']))}: {first['msg']}") from None
     for task in suite.tasks:
-        if task.source == "template" and task.name not in GENERATORS:
-            raise InputError(
-                f"suite {path}: no template generator is named {task.name!r}; there are {', '.join(sorted(GENERATORS))}"
-            )
-        if task.source == "heldout" and task.name != "word_order":
-            raise InputError(f"suite {path}: no held-out generator is named {task.name!r}; there is word_order")
+        if task.source == "template" and task.made_by not in GENERATORS:
+            known = ", ".join(sorted(GENERATORS))
+            raise InputError(f"suite {path}: no template generator is named {task.made_by!r}; there are {known}")
+        if task.source == "heldout" and task.made_by != "word_order":
+            raise InputError(f"suite {path}: no held-out generator is named {task.made_by!r}; there is word_order")
     return suite
 
 
@@ -103,7 +130,7 @@ def load_suites(names: Sequence[str]) -> tuple[Suite, ...]:
 def fixed_items(task: TaskDefinition) -> tuple[Item, ...]:
     """The items of a template task: a function of its name, seed and limit; a larger limit only appends."""
     assert task.source == "template", task.name
-    return template_items(task.name, seed=task.seed, limit=task.limit)
+    return template_items(task.made_by, seed=task.seed, limit=task.limit)
 
 
 def harness_version() -> str:
@@ -138,8 +165,8 @@ def digest(names: Sequence[str]) -> str:
     for suite in load_suites(names):
         state.update(json.dumps(suite.model_dump(), sort_keys=True).encode())
         for task in suite.tasks:
-            if task.source == "template":
-                state.update(json.dumps([item.record() for item in fixed_items(task)], sort_keys=True).encode())
+            for text in SOURCES[task.source].fixed_texts(task):
+                state.update(json.dumps(text).encode())
     return state.hexdigest()
 
 
@@ -158,15 +185,14 @@ def fixed_texts(names: Sequence[str], waived: Sequence[str] = ()) -> Iterator[Ju
             f"suites.waived_tasks: {', '.join(unknown)}: no such lm-eval task in the suites {', '.join(names)}"
         )
     for task in tasks:
-        if task.source == "template":
-            for number, item in enumerate(fixed_items(task)):
-                yield JudgedItem(task.name, str(number), item.choices[item.gold])
-        elif task.source == "lm_eval" and task.name not in waived:
+        for number, text in enumerate(SOURCES[task.source].fixed_texts(task)):
+            yield JudgedItem(task.name, str(number), text)
+        if task.source == "lm_eval" and task.name not in waived:
             require_harness()
             from eval.harness import task_texts
 
             try:
-                for number, text in enumerate(task_texts(task.name)):
+                for number, text in enumerate(task_texts(task.made_by)):
                     yield JudgedItem(task.name, str(number), text)
             except InputError as error:
                 raise InputError(

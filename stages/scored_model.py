@@ -6,7 +6,7 @@ from data.errors import InputError
 from stages.store import Artifact
 
 if TYPE_CHECKING:
-    from eval.scorer import Scorer
+    from eval.scoring.scorer import Scorer
 
 
 def load_scored_model(model: Artifact) -> Any:
@@ -26,7 +26,7 @@ def load_scored_model(model: Artifact) -> Any:
 
 def make_scorer(model: Any, eos_id: int, batch_tokens: int) -> "Scorer":
     """A scorer whose one prefix token is the end-of-document token, as in training."""
-    from eval.scorer import Scorer
-    from eval.transformers_model import TransformersModel
+    from eval.scoring.scorer import Scorer
+    from eval.scoring.transformers_model import TransformersModel
 
     return Scorer(TransformersModel(model), prefix_token=eos_id, batch_tokens=batch_tokens)

@@ -8,8 +8,19 @@ from stages.config import StageConfig
 class SuitesConfig(StageConfig):
     """What the model will be asked, and so what its training text must not hold."""
 
-    names: tuple[str, ...] = Field(("core",), description="Suites: names of shipped ones, or paths of .toml files")
+    names: tuple[str, ...] = Field(
+        ("core",),
+        description="Suites for every healthy checkpoint: names of shipped ones, or paths of .toml files",
+    )
+    last_names: tuple[str, ...] = Field(
+        (), description="Suites besides for the last checkpoint, for exported models and for adopted ones"
+    )
     waived_tasks: tuple[str, ...] = Field(
         (),
         description="lm-eval tasks whose items cannot be read here; training text is not decontaminated against them",
     )
+
+    @property
+    def all_names(self) -> tuple[str, ...]:
+        """Every suite, once."""
+        return tuple(dict.fromkeys((*self.names, *self.last_names)))

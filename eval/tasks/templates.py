@@ -14,8 +14,12 @@ agreement     a verb in the number of its subject; chance 1/2; the previous word
 import itertools
 import random
 from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
 
 from eval.tasks.items import Item
+
+if TYPE_CHECKING:
+    from eval.suites import TaskDefinition
 
 NAMES = (
     "x",
@@ -296,3 +300,9 @@ def template_items(name: str, *, seed: int, limit: int) -> tuple[Item, ...]:
     """`limit` distinct items of a task, or as many as its patterns can give."""
     items = _distinct(GENERATORS[name], name, seed)
     return tuple(itertools.islice(items, limit))
+
+
+def fixed_texts(task: "TaskDefinition") -> Iterator[str]:
+    """The texts of a template task with their right answers; a larger limit appends to them and changes none."""
+    for item in template_items(task.made_by, seed=task.seed, limit=task.limit):
+        yield item.choices[item.gold]

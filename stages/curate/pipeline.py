@@ -126,7 +126,7 @@ class Curation:
         self.overlaps, self.facts["decontamination"] = find_overlaps(
             self.corpus,
             self.directory,
-            items=fixed_texts(suites.names, suites.waived_tasks),
+            items=fixed_texts(suites.all_names, suites.waived_tasks),
             known_files=known.heldout_files(self.config.known_corpora),
             config=self.config,
             folder=self.work / "overlap",

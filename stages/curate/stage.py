@@ -40,8 +40,8 @@ def externals(config: CurateConfig, store: Store) -> dict[str, Any]:
     if config.known_corpora:
         found["known_corpora"] = identities(config.known_corpora)
     suites = config.suites
-    found["suites"] = digest(suites.names)
-    if read_through_harness(suites.names, suites.waived_tasks):
+    found["suites"] = digest(suites.all_names)
+    if read_through_harness(suites.all_names, suites.waived_tasks):
         found["lm_eval"] = harness_version()  # stands for the items of lm-eval's own tasks
     return found
 

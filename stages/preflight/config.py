@@ -42,7 +42,7 @@ def externals(config: PreflightConfig, store: Store) -> dict[str, Any]:
     training; and about what the suites ask."""
     device = default_device() if config.pretrain.device == "auto" else config.pretrain.device
     found = layout(config, store, **{**rounding(config.pretrain), "device": device})
-    return found | {"suites": digest(config.suites.names)}
+    return found | {"suites": digest(config.suites.all_names)}
 
 
 def default_device(devices: Path = Path("/dev")) -> str:

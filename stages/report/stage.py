@@ -42,65 +42,69 @@ def run(config: ReportConfig, inputs: Inputs, out: Path, journal: Journal) -> Fa
 
 def draw(inputs: Inputs, evaluations: list[Artifact]) -> dict[str, str]:
     """The charts of the page as inline SVG, by name; those for which there is nothing to show are left out."""
-    from eval import charts
+    from eval.charts.corpus import funnel
+    from eval.charts.exports import export_forms
+    from eval.charts.frame import Point, as_svg
+    from eval.charts.scores import bits_per_byte, task_scores
+    from eval.charts.training import curves, learning_rate, loss_curve, throughput, time_spent
 
     steps = view.read_steps(inputs["pretrain"])
     figures: dict[str, tuple[Any, str]] = {}
     if steps.steps:
         figures["loss"] = (
-            charts.loss_curve(steps.steps, steps.losses, view.heldout_losses(inputs)),
+            loss_curve(steps.steps, steps.losses, view.heldout_losses(inputs)),
             "Training and held-out loss by step",
         )
         figures["rate"] = (
-            charts.learning_rate(steps.steps, steps.rates, steps.norms),
+            learning_rate(steps.steps, steps.rates, steps.norms),
             "Learning rate and gradient norm by step",
         )
     if steps.timed_steps:
         figures["throughput"] = (
-            charts.throughput(steps.timed_steps, steps.tokens_per_second),
+            throughput(steps.timed_steps, steps.tokens_per_second),
             "Tokens per second by step",
         )
-    for name, curves, label in (
+    for name, panels, label in (
         ("norms", training.norm_panels(inputs["pretrain"]), "Norms by group of parameters and step"),
         ("machine", training.machine_panels(inputs["pretrain"]), "Use of the machine by step"),
     ):
-        if curves:
-            figures[name] = charts.curves(curves, log=name == "norms"), label
+        if panels:
+            figures[name] = curves(panels, log=name == "norms"), label
     account = survival.account(inputs["pretrain"])
     if account:
         figures["survival"] = (
-            charts.time_spent(account["productive_seconds"], account["lost_seconds"]),
+            time_spent(account["productive_seconds"], account["lost_seconds"]),
             "Where the time of the training went",
         )
     corpus = inputs["corpus"].facts
     for kind, panels in curation.funnels(corpus, inputs["tokens"].facts, inputs["tokenizer"].facts).items():
         figures[f"funnel_{kind}"] = (
-            charts.funnel(corpus["funnel"]["steps"], panels),
+            funnel(corpus["funnel"]["steps"], panels),
             f"Documents, bytes and tokens that each step of curation left, by {kind.removesuffix('s')}",
         )
     scores, tasks = view.score_series(evaluations), view.task_series(evaluations)
     if scores:
-        points = {domain: [charts.Point(**point) for point in found] for domain, found in scores.items()}
+        points = {domain: [Point(**point) for point in found] for domain, found in scores.items()}
         figures["bits"] = (
-            charts.bits_per_byte(points, evaluations[-1].facts["baselines"]),
+            bits_per_byte(points, evaluations[-1].facts["baselines"]),
             "Bits per byte on held-out text over training",
         )
     if tasks:
-        points = {task: [charts.Point(**point) for point in found] for task, found in tasks.items()}
+        points = {task: [Point(**point) for point in found] for task, found in tasks.items()}
         latest = {task: score for artifact in evaluations for task, score in artifact.facts["tasks"].items()}
         chance = {task: score["chance"] for task, score in latest.items()}
         metric = {task: score["metric"] for task, score in latest.items()}
-        figures["tasks"] = charts.task_scores(points, chance, metric), "Task scores over training"
+        figures["tasks"] = task_scores(points, chance, metric), "Task scores over training"
     forms = [row for row in view.form_rows(inputs["export"]) if row["increase"] is not None]
     figures["forms"] = (
-        charts.export_forms(
+        export_forms(
             {row["form"]: row["bytes"] for row in forms},
             {row["form"]: row["increase"] for row in forms},
             [row["form"] for row in forms if not row["accepted"]],
         ),
         "Size and loss of quality of the exported forms",
     )
-    return {name: charts.as_svg(figure, label) for name, (figure, label) in figures.items()}
+    return {name: as_svg(figure, label) for name, (figure, label) in figures.items()}
 
 
 def render(*, title: str, inputs: Inputs, last: Artifact | None, charts: dict[str, str]) -> str:
@@ -128,7 +132,7 @@ def render(*, title: str, inputs: Inputs, last: Artifact | None, charts: dict[st
     account = survival.account(pretrain)
     return environment.get_template("page.html").render(
         title=title,
-        charts={name: Markup(svg) for name, svg in charts.items()},
+        charts={name: Markup(svg) for name, svg in items()},
         pretrain=pretrain.facts,
         speed=pretrain.manifest.measurements,
         provenance=pretrain.manifest.provenance,

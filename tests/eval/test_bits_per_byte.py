@@ -4,7 +4,7 @@ import math
 import pytest
 
 from eval.bits_per_byte import DocumentScore, HeldoutDocument, baselines, bits_per_byte, choose, score_documents
-from eval.scorer import Scorer
+from eval.scoring.scorer import Scorer
 from tests.eval.stubs import END, BigramModel, characters
 
 TEXTS = [(f"id{i}", f"document {i} " + "\u00e9\u4e2d\U0001f680" * (i % 7)) for i in range(40)]

@@ -8,7 +8,7 @@ from lm_eval.tasks import TaskManager
 
 from data.errors import InputError
 from eval.harness import clustered_standard_error, encode_pair, load_task, run_suites
-from eval.scorer import Scorer
+from eval.scoring.scorer import Scorer
 from eval.suites import Suite, TaskDefinition, fixed_items
 from tests.eval.stubs import END, BigramModel, PieceTokenizer, characters
 

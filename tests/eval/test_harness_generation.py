@@ -7,7 +7,7 @@ from lm_eval.api.instance import Instance
 
 from data.errors import InputError
 from eval.harness import HarnessModel
-from eval.scorer import Scorer
+from eval.scoring.scorer import Scorer
 from tests.eval.stubs import END, BigramModel, characters
 
 TOKENIZER = characters("ing")

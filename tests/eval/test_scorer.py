@@ -6,7 +6,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from eval.scorer import Scorer, windows
+from eval.scoring.scorer import Scorer, windows
 from tests.eval.stubs import END, BigramModel
 
 
@@ -75,7 +75,7 @@ def test_a_transformers_model_gives_the_same_score_in_any_batch() -> None:
     """Padding stands on the right and is not masked; rows of one batch must not see it."""
     from transformers import LlamaConfig, LlamaForCausalLM
 
-    from eval.transformers_model import TransformersModel
+    from eval.scoring.transformers_model import TransformersModel
 
     torch.manual_seed(0)
     config = LlamaConfig(

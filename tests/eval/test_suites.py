@@ -111,7 +111,7 @@ def test_fixed_texts_are_the_items_with_their_right_answers(tmp_path: Path) -> N
         (None, "there is no suite 'nope'; shipped: .*core"),
         ("name = ", "mine.toml"),
         (MINIMAL.format(name="indent", source="template") + "limits = 3\n", "tasks.0.limits"),
-        (MINIMAL.format(name="indent", source="elsewhere"), "tasks.0.source"),
+        (MINIMAL.format(name="indent", source="elsewhere"), "no source is named .elsewhere.; there are"),
         (
             MINIMAL.format(name="indents", source="template"),
             "no template generator is named 'indents'; there are .*indent",

@@ -115,7 +115,7 @@ class Keeper:
                 proven = True
             if proven:
                 self._publishing[step] = self._background.submit(
-                    partial(publish, complete[step], self._inputs, self._run)
+                    partial(publish, complete[step], self._inputs, self._run, num_steps=self._config.num_steps)
                 )
         self._prune(complete)
         self._advise()

@@ -129,8 +129,8 @@ def publish_corpus(store: Store, domains: dict[str, list[str]]) -> Artifact:
     return publish(store, "curate", fill, {})
 
 
-def publish_checkpoint(store: Store, made: Any, step: int = 7) -> Artifact:
-    """A checkpoint as pretraining saves it."""
+def publish_checkpoint(store: Store, made: Any, step: int = 7, *, last: bool = True) -> Artifact:
+    """A checkpoint as pretraining saves it; `last`: of its training."""
     import torch
 
     from stages.pretrain.checkpoints.tensors import model_tensors
@@ -150,7 +150,12 @@ def publish_checkpoint(store: Store, made: Any, step: int = 7) -> Artifact:
             path.rename(folder / path.name)
         saved.rmdir()
 
-    return publish(store, "checkpoint", fill, {"step": step, "tokens_seen": 100 * step, "heldout_loss": 2.5})
+    return publish(
+        store,
+        "checkpoint",
+        fill,
+        {"step": step, "tokens_seen": 100 * step, "heldout_loss": 2.5, "last": last},
+    )
 
 
 def job(stage: Stage, settings: dict[str, Any], **inputs: Artifact) -> Job:

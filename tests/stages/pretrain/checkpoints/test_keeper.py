@@ -95,7 +95,7 @@ def test_a_checkpoint_that_is_set_aside_while_it_is_to_be_published_is_no_error(
     keeper = world.keeper()
     path = world.save(50, heldout=(3.0,))
     checkpoint.set_aside(path, checkpoint.DAMAGED)
-    assert publish(path, keeper._inputs, world.run) is None
+    assert publish(path, keeper._inputs, world.run, num_steps=100) is None
     assert not [path for path in world.run.path.iterdir() if path.name.startswith("publish")]
 
 
@@ -144,6 +144,7 @@ def test_a_durable_checkpoint_is_published_once_enough_clean_steps_follow(world:
         "tokens_seen": 4800,
         "state_digest": "digest of step 50",
         "heldout_loss": 3.0,
+        "last": False,
     }
     assert checkpoint.problems(artifact.path) == []
     assert world.steps() == [50], "the local checkpoint is still there to go on from"

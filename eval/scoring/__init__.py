@@ -1,0 +1,1 @@
+"""Log-likelihoods and greedy continuations of a model behind a small protocol."""

@@ -1,0 +1,49 @@
+"""What is judged, and with which texts: the model behind a scorer, its vocabulary, and the texts of its training."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+from data.canaries import CanarySet
+
+if TYPE_CHECKING:
+    from eval.scoring.scorer import Scorer
+
+
+class Tokenizer(Protocol):
+    """What is needed of a vocabulary."""
+
+    def encode(self, text: str) -> Sequence[int]: ...
+
+    def decode(self, tokens: Sequence[int]) -> str: ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class Document:
+    """A document of the corpus."""
+
+    domain: str
+    id: str
+    text: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Subject:
+    """A model under judgement. Nothing here knows of artifacts.
+
+    heldout: domain -> (id, text). training: (most documents, seed) -> documents of the training text, drawn by seed;
+    none for a model whose training text is not at hand. canaries: what was planted in it. chat: a user's message as the
+    model's chat template puts it; None for a model that has none. model_bytes: of the files that hold its weights.
+    scratch: an empty folder for rendered tasks and their caches.
+    """
+
+    scorer: "Scorer"
+    tokenizer: Tokenizer
+    heldout: Mapping[str, Sequence[tuple[str, str]]]
+    training: Callable[[int, int], Sequence[Document]]
+    canaries: CanarySet | None
+    chat: Callable[[str], str] | None
+    num_parameters: int
+    model_bytes: int
+    scratch: Path

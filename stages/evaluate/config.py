@@ -1,0 +1,37 @@
+"""What a recipe says about how models are judged (`[evaluate]`)."""
+
+from typing import Any
+
+from pydantic import Field
+
+from stages.config import StageConfig, runtime, shared
+from stages.store import Store
+from stages.suites import SuitesConfig
+
+
+class EvaluateConfig(StageConfig):
+    """How a model is judged."""
+
+    suites: SuitesConfig = shared(SuitesConfig)
+
+    domain_bytes: int = Field(80_000, ge=1, description="Held-out text to score, in each domain, in UTF-8 bytes")
+    bootstrap_draws: int = Field(1000, ge=100, description="Resamplings of documents for the interval of bits per byte")
+    seed: int = Field(0, ge=0, description="Of the choice of held-out documents and of the resampling")
+
+    threads: int = runtime(
+        1, rounding=True, ge=1, description="CPU threads; one leaves the others to a training that goes on beside"
+    )
+    batch_tokens: int = runtime(2048, rounding=True, ge=1, description="Most tokens of one forward pass")
+    nice: int = runtime(
+        0, ge=0, le=19, description="Added to the niceness of the process: 19 lets a training beside it go first"
+    )
+
+
+def externals(config: EvaluateConfig, store: Store) -> dict[str, Any]:
+    """What the suites ask, and the version of the harness that asks it: scores of two of them are not compared."""
+    from eval.suites import digest, harness_version
+
+    names = config.suites.all_names
+    if not names:
+        return {}
+    return {"suites": digest(names), "lm_eval": harness_version()}
