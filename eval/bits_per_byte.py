@@ -31,12 +31,18 @@ class HeldoutDocument:
     def num_bytes(self) -> int:
         return len(self.text.encode())
 
+    @property
+    def hash(self) -> str:
+        """sha256, in hex, of the text: two models are compared on a document only where it is the same."""
+        return hashlib.sha256(self.text.encode()).hexdigest()
+
 
 @dataclass(frozen=True, kw_only=True)
 class DocumentScore:
     """How many bits the model needs for one document."""
 
     id: str
+    text_hash: str
     num_bytes: int
     num_tokens: int
     num_bits: float
@@ -89,6 +95,7 @@ def score_documents(
     return tuple(
         DocumentScore(
             id=document.id,
+            text_hash=document.hash,
             num_bytes=document.num_bytes,
             num_tokens=score.num_tokens,
             num_bits=bits(score.log_likelihood),

@@ -4,14 +4,13 @@ Whatever the axis, an item has a score and a weight, so that two models are comp
 document as item and its bytes as weight, a rate of toxic continuations has 0 or 1 for each prompt.
 """
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-import numpy as np
-
+from eval.compare.clusters import Clustered, clustered
+from eval.compare.intervals import interval
 from eval.suites import TaskDefinition
 
 
@@ -50,31 +49,41 @@ class TaskResult:
     measured: bool = False
 
     @cached_property
+    def _sums(self) -> Clustered:
+        return clustered(*self._columns)
+
+    @property
+    def _columns(self) -> tuple[list[float], list[str], list[float]]:
+        items = self.items
+        return [item.score for item in items], [item.cluster for item in items], [item.weight for item in items]
+
+    @property
     def value(self) -> float:
         """The mean of the items' scores by weight."""
-        return math.fsum(item.score * item.weight for item in self.items) / math.fsum(
-            item.weight for item in self.items
-        )
+        return self._sums.value
 
-    @cached_property
+    @property
     def standard_error(self) -> float | None:
         """Over clusters of items, absent if there are fewer than two."""
-        return clustered_standard_error(
-            [item.score for item in self.items],
-            [item.cluster for item in self.items],
-            [item.weight for item in self.items],
-        )
+        return self._sums.standard_error
 
     def facts(self) -> dict[str, Any]:
-        """What the artifact tells of the task."""
+        """What the artifact tells of the task; `low` and `high` are the ends of its 95 % interval."""
         definition = self.definition
+        low, high = interval(*self._columns) or (None, None)
         return {
             "suite": self.suite,
             "axis": self.axis,
+            "description": definition.description,
+            "moves_at": definition.moves_at,
             "metric": definition.metric,
+            "source": definition.source,
             "higher_is_better": definition.higher_is_better,
+            "alert_threshold": definition.alert_threshold,
             "value": self.value,
             "standard_error": self.standard_error,
+            "low": low,
+            "high": high,
             "num_items": len(self.items),
             "num_clusters": len({item.cluster for item in self.items}),
             "chance": definition.chance,
@@ -99,16 +108,7 @@ class Skipped(Exception):  # noqa: N818 - it tells of no fault
 def clustered_standard_error(
     scores: Sequence[float], clusters: Sequence[str], weights: Sequence[float] | None = None
 ) -> float | None:
-    """Standard error of the weighted mean of `scores` when items of one cluster may be dependent: of a ratio of
-    cluster totals, linearised (Liang and Zeger 1986; with the factor G / (G - 1)).
-
-    With a cluster for each item and equal weights it is the usual one, sd / sqrt(n). None for fewer than two clusters.
+    """Standard error of the weighted mean of `scores` when items of one cluster may be dependent
+    (eval/compare/clusters.py). None for fewer than two clusters.
     """
-    names, index = np.unique(np.asarray(clusters), return_inverse=True)
-    if len(names) < 2:
-        return None
-    values = np.asarray(scores, np.float64)
-    shares = np.ones(len(values)) if weights is None else np.asarray(weights, np.float64)
-    mean = float(values @ shares) / float(shares.sum())
-    sums = np.bincount(index, weights=shares * (values - mean), minlength=len(names))
-    return math.sqrt(len(names) / (len(names) - 1) * float(sums @ sums)) / float(shares.sum())
+    return clustered(scores, clusters, weights).standard_error

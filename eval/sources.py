@@ -8,7 +8,23 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from pydantic import BaseModel, ConfigDict
+from eval.efficiency.settings import LatencySettings, MemorySettings, RoundSettings, ThroughputSettings
+from eval.regression.settings import HeldoutBitsSettings
+from eval.robustness.settings import (
+    BaseSettings,
+    LongContextSettings,
+    PerturbedSettings,
+    RareTextSettings,
+    WorstCaseSettings,
+)
+from eval.safety.settings import (
+    CanarySettings,
+    LeakSettings,
+    MemorisationSettings,
+    RefusalSettings,
+    ToxicitySettings,
+)
+from eval.settings import Settings
 
 if TYPE_CHECKING:
     from eval.results import TaskResult
@@ -20,21 +36,19 @@ if TYPE_CHECKING:
     Texts = Callable[[TaskDefinition], Iterator[str]]
 
 
-class Settings(BaseModel):
-    """What a task may set beside what all tasks have, under `settings`; none by itself."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
-
-
 @dataclass(frozen=True, kw_only=True)
 class Source:
     """One kind of task. `runner` and `texts` name a function as `module:function`; `texts` is empty where items do not
-    stand before the corpus does (held-out text), or hold nothing that could be learnt by heart.
+    stand before the corpus does (held-out text), or hold nothing that could be learnt by heart. per_token: a score
+    counts tokens, so that models with different tokenizers are not compared by it. through_harness: lm-eval asks the
+    items, so that its version may move the score.
     """
 
     runner: str
     texts: str = ""
     settings: type[Settings] = Settings
+    per_token: bool = False
+    through_harness: bool = True
 
     def run(
         self, suite: "Suite", task: "TaskDefinition", subject: "Subject", progress: "Progress | None"
@@ -56,7 +70,52 @@ def _function(name: str) -> Any:
 
 
 SOURCES: dict[str, Source] = {
-    "template": Source(runner="eval.harness:run_task", texts="eval.tasks.templates:fixed_texts"),
-    "heldout": Source(runner="eval.harness:run_task"),
+    "template": Source(runner="eval.tasks.run:run_task", texts="eval.tasks.templates:fixed_texts"),
+    "heldout": Source(runner="eval.tasks.run:run_task"),
     "lm_eval": Source(runner="eval.harness:run_task"),
+    "bits_per_byte": Source(
+        runner="eval.regression.heldout_bits:run_task", settings=HeldoutBitsSettings, through_harness=False
+    ),
+    "perturbed": Source(
+        runner="eval.robustness.perturbed:run_task",
+        texts="eval.robustness.perturbed:fixed_texts",
+        settings=PerturbedSettings,
+    ),
+    "choice_order": Source(
+        runner="eval.robustness.choice_order:run_task",
+        texts="eval.robustness.questions:fixed_texts",
+        settings=BaseSettings,
+    ),
+    "long_context": Source(
+        runner="eval.robustness.long_context:run_task",
+        texts="eval.robustness.questions:fixed_texts",
+        settings=LongContextSettings,
+    ),
+    "worst_case": Source(
+        runner="eval.robustness.worst_case:run_task",
+        texts="eval.robustness.questions:fixed_texts",
+        settings=WorstCaseSettings,
+    ),
+    "rare_text": Source(runner="eval.robustness.rare_text:run_task", settings=RareTextSettings),
+    "boundary": Source(runner="eval.robustness.boundary:run_task"),
+    "toxicity": Source(
+        runner="eval.safety.toxicity:run_toxicity",
+        texts="eval.safety.prompts:fixed_texts",
+        settings=ToxicitySettings,
+    ),
+    "bias": Source(runner="eval.safety.bias:run_bias", texts="eval.safety.bias:fixed_texts"),
+    "leaks": Source(
+        runner="eval.safety.leaks:run_leaks", texts="eval.safety.prompts:fixed_texts", settings=LeakSettings
+    ),
+    "memorisation": Source(runner="eval.safety.memorisation:run_memorisation", settings=MemorisationSettings),
+    "canaries": Source(runner="eval.safety.exposure:run_canaries", settings=CanarySettings),
+    "refusal": Source(
+        runner="eval.safety.refusal:run_refusal", texts="eval.safety.prompts:fixed_texts", settings=RefusalSettings
+    ),
+    "first_token": Source(runner="eval.efficiency.times:run_first_token", settings=RoundSettings, per_token=True),
+    "token_latency": Source(runner="eval.efficiency.times:run_token_latency", settings=LatencySettings, per_token=True),
+    "throughput": Source(runner="eval.efficiency.times:run_throughput", settings=ThroughputSettings, per_token=True),
+    "peak_memory": Source(runner="eval.efficiency.memory:run_peak_memory", settings=MemorySettings, per_token=True),
+    "model_bytes": Source(runner="eval.efficiency.memory:run_model_bytes"),
+    "energy": Source(runner="eval.efficiency.energy:run_task", settings=ThroughputSettings, per_token=True),
 }

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
@@ -9,6 +10,7 @@ from data.canaries import CanarySet
 
 if TYPE_CHECKING:
     from eval.scoring.scorer import Scorer
+    from eval.tasks.bigram import BigramModel
 
 
 class Tokenizer(Protocol):
@@ -47,3 +49,10 @@ class Subject:
     num_parameters: int
     model_bytes: int
     scratch: Path
+
+    @cached_property
+    def bigram(self) -> "BigramModel | None":
+        """Counted on a sample of the training text; None where that is not at hand."""
+        from eval.tasks.bigram import count_training_text
+
+        return count_training_text(self)

@@ -20,9 +20,10 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 from data.errors import InputError
 from data.heldout.judged_item import JudgedItem
 from eval.sources import SOURCES, Settings
-from eval.tasks.items import Item
-from eval.tasks.templates import GENERATORS, template_items
+from eval.tasks.heldout import GENERATORS as HELDOUT_GENERATORS
+from eval.tasks.templates import GENERATORS as TEMPLATE_GENERATORS
 
+GENERATORS = {"template": TEMPLATE_GENERATORS, "heldout": HELDOUT_GENERATORS}
 SUITES_DIRECTORY = Path(__file__).parent / "suites"
 NO_HARNESS = (
     "suites.names: tasks are read and scored with lm-eval, which is not installed here: `pip install lm-eval`, or set "
@@ -105,11 +106,12 @@ def load_suite(name: str) -> Suite:
         first = error.errors()[0]
         raise InputError(f"suite {path}: {'.'.join(map(str, first['loc']))}: {first['msg']}") from None
     for task in suite.tasks:
-        if task.source == "template" and task.made_by not in GENERATORS:
-            known = ", ".join(sorted(GENERATORS))
-            raise InputError(f"suite {path}: no template generator is named {task.made_by!r}; there are {known}")
-        if task.source == "heldout" and task.made_by != "word_order":
-            raise InputError(f"suite {path}: no held-out generator is named {task.made_by!r}; there is word_order")
+        generators = GENERATORS.get(task.source)
+        if generators is not None and task.made_by not in generators:
+            raise InputError(
+                f"suite {path}: no {task.source} generator is named {task.made_by!r}; there are "
+                + ", ".join(sorted(generators))
+            )
     return suite
 
 
@@ -125,12 +127,6 @@ def load_suites(names: Sequence[str]) -> tuple[Suite, ...]:
                 )
             seen[task.name] = suite.name
     return suites
-
-
-def fixed_items(task: TaskDefinition) -> tuple[Item, ...]:
-    """The items of a template task: a function of its name, seed and limit; a larger limit only appends."""
-    assert task.source == "template", task.name
-    return template_items(task.made_by, seed=task.seed, limit=task.limit)
 
 
 def harness_version() -> str:

@@ -1,11 +1,17 @@
 """Journal events to Prefect: a log line a second at most, and an event for what somebody may wait for."""
 
+import asyncio
+import re
 import time
 from collections.abc import Callable
 from typing import Any
 
+from prefect.artifacts import acreate_markdown_artifact
 from prefect.events import emit_event
 from prefect.logging import get_run_logger
+
+from stages.looks import read_flips
+from stages.store import Artifact
 
 LOG_INTERVAL_SECONDS = 1.0
 EMITTED_KINDS = frozenset(
@@ -19,6 +25,9 @@ EMITTED_KINDS = frozenset(
         "store.stalled",
         "store.recovered",
         "export.refused",
+        "evaluation.compared",
+        "evaluation.regressed",
+        "metric.missing",
     }
 )
 UNLOGGED_KINDS = frozenset({"metric", "progress"})
@@ -43,3 +52,24 @@ class Notifier:
         elif kind not in UNLOGGED_KINDS or self._clock() - self._logged_at >= LOG_INTERVAL_SECONDS:
             self._logged_at = self._clock()
             self._logger.info("%s %s %s", event["stage"], kind, fields)
+
+
+async def show_evaluation(made: Artifact) -> None:
+    """Scores and pictures of an evaluation in the Prefect UI, one version after another under one key."""
+    from eval.charts.markdown import evaluation_markdown
+
+    text = await asyncio.to_thread(evaluation_markdown, made.facts, made.manifest.measurements)
+    await _show(f"evaluation-{made.manifest.label}", text, f"Evaluation of {made.facts['model']['key']}")
+
+
+async def show_comparison(made: Artifact) -> None:
+    """What a comparison has found, with the items that flipped."""
+    from eval.charts.markdown import comparison_markdown
+
+    text = await asyncio.to_thread(comparison_markdown, made.facts, made.manifest.measurements, read_flips(made))
+    await _show(f"comparison-{made.manifest.label}", text, f"Comparison of {made.facts['candidate']['key']}")
+
+
+async def _show(key: str, text: str, description: str) -> None:
+    """An artifact's key may hold small letters, digits and dashes alone."""
+    await acreate_markdown_artifact(text, key=re.sub("[^a-z0-9]+", "-", key.lower()), description=description)

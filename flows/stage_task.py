@@ -68,6 +68,14 @@ def stage_task(name: str) -> Task:
     return decorator(_make)
 
 
+async def make(
+    name: str, run: Run, listener: Callable[[dict[str, Any]], None], suffix: str = "", **inputs: str
+) -> list[str]:
+    """Paths of the artifacts of a stage. `inputs` names artifacts by key where the recipe leaves a choice; `suffix`
+    is added to the name of the task run."""
+    return await TASKS[name](name, run, inputs, listener, suffix)
+
+
 async def _make(
     stage: str,
     run: Run,
@@ -99,6 +107,9 @@ async def _make(
         on_event({"kind": "warning", "stage": stage, "text": error.summary})
         raise
     return paths
+
+
+TASKS: dict[str, Task] = {name: stage_task(name) for name in STAGES}
 
 
 def grace_seconds(recipe: Recipe, stage: str) -> float:

@@ -1,5 +1,5 @@
 """`python -m stages COMMAND`: list artifacts, show a lineage, verify hashes, explain why two keys differ, which
-documents a checkpoint has seen or a corpus has dropped, collect garbage."""
+documents a checkpoint has seen or a corpus has dropped, promote a baseline, collect garbage."""
 
 import argparse
 

@@ -22,16 +22,20 @@ from stages.lease import Lease
 from stages.manifest import EVENTS, MANIFEST, InputEntry, Manifest
 from stages.store import Artifact, Store
 
+Choice = Callable[[Any, Store, Mapping[str, tuple[Artifact, ...]]], Artifact | None]
+
 
 @dataclass(frozen=True)
 class InputSpec:
-    """One declared input. `runtime`: recorded in the manifest, not part of the key."""
+    """One declared input. `runtime`: recorded in the manifest, not part of the key. `choose`: how the stage picks it
+    where the user does not."""
 
     stages: tuple[str, ...]
     many: bool = False
     optional: bool = False
     runtime: bool = False
     default: Literal["last", "each"] = "last"
+    choose: Choice | None = None
 
 
 def One(stage: str, *, runtime: bool = False) -> InputSpec:
@@ -44,15 +48,21 @@ def Optional(stage: str, *, runtime: bool = False) -> InputSpec:
     return InputSpec((stage,), optional=True, runtime=runtime)
 
 
-def Many(stage: str, *, runtime: bool = False) -> InputSpec:
-    """Every artifact of `stage` under the same recipe."""
-    return InputSpec((stage,), many=True, runtime=runtime)
+def Many(stage: str, *, optional: bool = False, runtime: bool = False) -> InputSpec:
+    """Every artifact of `stage` under the same recipe; if `optional`, those that are there."""
+    return InputSpec((stage,), many=True, optional=optional, runtime=runtime)
 
 
 def OneOf(*stages: str, runtime: bool = False, default: Literal["last", "each"] = "last") -> InputSpec:
     """One artifact of any of `stages`, as named by the user. By default the newest of the first kind under the same
     recipe ("last"), or a job for each of them ("each")."""
     return InputSpec(stages, runtime=runtime, default=default)
+
+
+def Chosen(*stages: str, by: Choice) -> InputSpec:
+    """One artifact of any of `stages`, as named by the user. By default what `by(config, store, inputs declared before
+    it)` picks; where it picks none, there is nothing to run the stage on."""
+    return InputSpec(stages, choose=by)
 
 
 @dataclass(frozen=True, kw_only=True)

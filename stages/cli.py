@@ -22,7 +22,7 @@ from stages.base import Job, Stage, execute
 from stages.console import ConsoleListener, fail
 from stages.errors import BAD_INPUT, FAILED, OK, TRY_AGAIN, LeaseHeld, StoreConflict, TryAgain
 from stages.journal import Event
-from stages.resolve import Resolver
+from stages.resolve import Resolver, nothing_to_do
 from stages.store import Artifact, Store
 
 WAIT_SECONDS = 2.0
@@ -117,9 +117,10 @@ def _run(target: str, arguments: argparse.Namespace) -> None:
         for name in upstream.order(target)[:-1] if arguments.upstream else ():
             for job in upstream.jobs(name):
                 _build(job, store, listener, arguments, rebuild=False)
-        artifacts = [
-            _build(job, store, listener, arguments, rebuild=arguments.rebuild) for job in resolver.jobs(target)
-        ]
+        jobs = resolver.jobs(target)
+        if not jobs:
+            raise nothing_to_do(target)
+        artifacts = [_build(job, store, listener, arguments, rebuild=arguments.rebuild) for job in jobs]
     if not arguments.events:
         for artifact in artifacts:
             print(artifact.path)

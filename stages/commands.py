@@ -1,4 +1,7 @@
-"""Commands on the store: list, lineage, verify, explain, seen, dropped, gc. Run as `python -m stages COMMAND`."""
+"""Commands on the store: list, lineage, verify, explain, seen, dropped, promote, baselines, history, gc.
+
+Run as `python -m stages COMMAND`.
+"""
 
 import argparse
 from collections.abc import Iterable
@@ -7,6 +10,9 @@ from pathlib import Path
 from data.errors import InputError
 from stages import fingerprint, manifest
 from stages.cli import add_root_argument
+from stages.compare.baselines import promoted
+from stages.compare.commands import add_baseline_commands
+from stages.history.commands import add_history_command
 from stages.manifest import Manifest
 from stages.out_file import check_place
 from stages.resolve import MissingInput, Resolver, lineage
@@ -50,8 +56,11 @@ def add_commands(parser: argparse.ArgumentParser) -> None:
     dropped.add_argument("--out", type=Path, help="write them all into this .parquet or .jsonl file")
     dropped.set_defaults(command=_dropped)
 
+    add_baseline_commands(commands)
+    add_history_command(commands)
+
     collect = commands.add_parser(
-        "gc", help="remove what the given recipes do not use (shows it only, unless --delete)"
+        "gc", help="remove what the given recipes do not use, but no baseline (shows it only, unless --delete)"
     )
     collect.add_argument("recipes", nargs="+", type=Path, metavar="RECIPE")
     collect.add_argument("--set", action="append", default=[], metavar="TABLE.FIELD=VALUE", dest="settings")
@@ -184,7 +193,7 @@ def _collect(arguments: argparse.Namespace) -> None:
     from stages.recipe import STAGES, load
 
     store = Store(arguments.root)
-    kept: set[Path] = set()
+    kept: set[Path] = {baseline.path for baseline in promoted(store)}
     runs: set[str] = set()
     for recipe in arguments.recipes:
         resolver = Resolver(load(recipe, arguments.settings), store, STAGES)

@@ -15,7 +15,10 @@ from pydantic import Field, ValidationError, model_validator
 from pydantic_core import ErrorDetails
 
 from data.errors import InputError
+from stages.alerts import AlertsConfig
 from stages.base import Stage
+from stages.compare import STAGE as COMPARE
+from stages.compare import CompareConfig
 from stages.config import StageConfig, shared_fields
 from stages.curate import STAGE as CURATE
 from stages.curate import CurateConfig
@@ -38,7 +41,19 @@ from stages.tokenizer import STAGE as TOKENIZER
 from stages.tokenizer import TokenizerConfig
 
 STAGES: dict[str, Stage] = {
-    stage.name: stage for stage in (CURATE, TOKENIZER, PRETOKENIZE, PLAN, PREFLIGHT, PRETRAIN, EVALUATE, EXPORT, REPORT)
+    stage.name: stage
+    for stage in (
+        CURATE,
+        TOKENIZER,
+        PRETOKENIZE,
+        PLAN,
+        PREFLIGHT,
+        PRETRAIN,
+        EVALUATE,
+        COMPARE,
+        EXPORT,
+        REPORT,
+    )
 }
 
 # What TOML calls the shapes that pydantic asks for.
@@ -56,6 +71,7 @@ class Recipe(StageConfig):
         description="Label of the artifacts; never part of their keys", pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$"
     )
     suites: SuitesConfig = Field(default=SuitesConfig(), description="What every checkpoint is judged by")
+    alerts: AlertsConfig = Field(default=AlertsConfig(), description="Who is told that a model got worse")
     model: ModelConfig = Field(default=ModelConfig(), description="The architecture")
     curate: CurateConfig = Field(default=CurateConfig(), description="Raw text to clean, deduplicated documents")
     tokenizer: TokenizerConfig = Field(default=TokenizerConfig(), description="The vocabulary")
@@ -64,6 +80,7 @@ class Recipe(StageConfig):
     preflight: PreflightConfig = Field(default=PreflightConfig(), description="Checks that gate the training")
     pretrain: PretrainConfig = Field(default=PretrainConfig(), description="The training")
     evaluate: EvaluateConfig = Field(default=EvaluateConfig(), description="Scores of every healthy checkpoint")
+    compare: CompareConfig = Field(default=CompareConfig(), description="When a score has become worse")
     export: ExportConfig = Field(default=ExportConfig(), description="The forms in which the model ships")
     report: ReportConfig = Field(default=ReportConfig(), description="One page that shows all of it")
 

@@ -1,7 +1,6 @@
 """From a recipe to jobs: which artifacts a stage takes, found by recomputing the keys of everything upstream. No
 pointers are kept anywhere."""
 
-import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
@@ -13,6 +12,13 @@ from stages.store import Artifact, Store
 
 class MissingInput(InputError):
     """An artifact that a stage needs has not been built yet."""
+
+
+def nothing_to_do(stage: str) -> MissingInput:
+    """For a stage that has no job because an input that it picks itself is not there."""
+    return MissingInput(
+        f"{stage} finds nothing that it could take under this recipe: name its inputs with --input NAME=ARTIFACT"
+    )
 
 
 class HasConfigs(Protocol):
@@ -42,29 +48,39 @@ class Resolver:
         self._producers = {derived: stage.name for stage in stages.values() for derived in stage.derives}
 
     def jobs(self, name: str) -> list[Job]:
-        """The jobs of a stage: one, or one for each artifact that it is to be run on. Raises MissingInput if
-        something upstream is not there."""
+        """The jobs of a stage: one, or one for each artifact that it is to be run on; none where it picks an input
+        itself and finds nothing. Raises MissingInput if something upstream is not there."""
         stage = self._stages[name]
         config = self.recipe.config_for(name)
         if name not in self._externals:
             self._externals[name] = stage.externals(config, self.store)
-        choices = [self._choices(stage, wanted, spec) for wanted, spec in stage.inputs.items()]
+        choices: list[dict[str, tuple[Artifact, ...]]] = [{}]
+        for wanted, spec in stage.inputs.items():
+            choices = [
+                {**before, wanted: found}
+                for before in choices
+                for found in self._choices(stage, wanted, spec, config, before)
+            ]
         return [
             Job(
                 stage=stage,
                 config=config,
                 externals=self._externals[name],
-                inputs=dict(zip(stage.inputs, choice, strict=False)),
+                inputs=choice,
                 label=self.recipe.name,
             )
-            for choice in itertools.product(*choices)
+            for choice in choices
         ]
 
     def job(self, name: str, **chosen: Artifact) -> Job:
-        """The only job of a stage, its inputs chosen where there is a choice."""
+        """The only job of a stage, its inputs chosen where there is a choice. Raises MissingInput as `jobs` does, and
+        if there is none."""
         resolver = Resolver(self.recipe, self.store, self._stages, chosen)
         resolver._externals = self._externals
-        (job,) = resolver.jobs(name)
+        jobs = resolver.jobs(name)
+        if not jobs:
+            raise nothing_to_do(name)
+        (job,) = jobs
         return job
 
     def found(self, name: str) -> list[Artifact]:
@@ -79,6 +95,14 @@ class Resolver:
                 )
             artifacts.append(artifact)
         return artifacts
+
+    def _present(self, name: str) -> list[Artifact]:
+        """The artifacts of those jobs of a stage that have been run."""
+        try:
+            jobs = self.jobs(name)
+        except MissingInput:
+            return []
+        return [found for job in jobs if (found := self.store.find(name, job.key)) is not None]
 
     def derived(self, stage: str) -> list[Artifact]:
         """The artifacts, in the order in which they were made, that the producer of `stage` has published under this
@@ -102,7 +126,14 @@ class Resolver:
         visit(target)
         return list(needed)
 
-    def _choices(self, stage: Stage, name: str, spec: InputSpec) -> Sequence[tuple[Artifact, ...]]:
+    def _choices(
+        self,
+        stage: Stage,
+        name: str,
+        spec: InputSpec,
+        config: StageConfig,
+        before: Mapping[str, tuple[Artifact, ...]],
+    ) -> Sequence[tuple[Artifact, ...]]:
         if name in self._chosen:
             artifact = self._chosen[name]
             if artifact.stage not in spec.stages:
@@ -111,11 +142,14 @@ class Resolver:
                     f"and {artifact.path.name} is of {artifact.stage}"
                 )
             return [(artifact,)]
+        if spec.choose is not None:
+            picked = spec.choose(config, self.store, before)
+            return [] if picked is None else [(picked,)]
         first = spec.stages[0]
         if first in self._producers:
             return self._derived_choices(stage, spec, first)
         if spec.many:
-            return [tuple(self.found(first))]
+            return [tuple(self._present(first) if spec.optional else self.found(first))]
         try:
             return [(artifact,) for artifact in self.found(first)]
         except MissingInput:

@@ -58,6 +58,18 @@ def scrub(texts: pa.LargeStringArray, kinds: Sequence[PiiKind]) -> Scrubbed:
     return Scrubbed(texts=texts, counts=counts)
 
 
+def matches(text: str, kinds: Sequence[PiiKind]) -> list[tuple[PiiKind, str]]:
+    """What `scrub` would replace in its first round, in the order of the text; `text` holds no lone surrogate."""
+    from data.pii.pii_kernels import find
+
+    numbers = sorted({ORDER.index(kind) for kind in kinds})
+    values, offsets = text_buffers(pa.array([text], pa.large_string()))
+    wanted = sum(1 << number for number in numbers)
+    found = _without_overlaps(find(values, offsets, np.ones(1, bool), _triggers(tuple(numbers)), wanted))
+    content = text.encode()
+    return [(ORDER[kind], content[begin:end].decode()) for begin, end, kind in found.tolist()]
+
+
 @cache
 def _triggers(numbers: tuple[int, ...]) -> np.ndarray:
     from data.pii.pii_kernels import trigger_table

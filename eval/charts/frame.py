@@ -5,12 +5,13 @@ marker too. In SVG, ink and grid take the CSS variables --chart-ink and --chart-
 one figure suits a light and a dark page.
 """
 
+import base64
 import io
 import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 BLUE, ORANGE, GREEN, RED, PINK, SKY = "#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7", "#56B4E9"
 INK, GRID = "#333334", "#d9d9da"  # stand in for the page's variables; no other colour is equal to them
 WIDTH_INCHES, ROW_INCHES = 7.6, 2.7
+PNG_DPI = 90
 MOST_POINTS = 400  # of a curve; more cannot be told apart on the page
 STACK_COLORS = (BLUE, ORANGE, GREEN, PINK, SKY, RED)
 REST, REST_COLOR = "others", "#8b9398"
@@ -62,16 +64,29 @@ def as_svg(figure: "Figure", label: str) -> str:
     return f'<svg {namespace} {view_box.group()} role="img" aria-label="{escaped}" class="chart">{body}'
 
 
-def figure_of(num_panels: int, columns: int = 1) -> tuple["Figure", list["Axes"]]:
-    """A figure on no window, so that it works in any thread and without a display."""
+def as_data_uri(figure: "Figure") -> str:
+    """A PNG on white paper as a `data:` URI, for Markdown that may hold no SVG."""
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format="png", dpi=PNG_DPI, facecolor="white", metadata={"Software": None})
+    return "data:image/png;base64," + base64.b64encode(buffer.getvalue()).decode()
+
+
+def figure_of(
+    num_panels: int, columns: int = 1, row_inches: float = ROW_INCHES, heights: Sequence[float] = ()
+) -> tuple["Figure", list["Axes"]]:
+    """A figure on no window, so that it works in any thread and without a display. Panels fill rows of `columns`, so
+    that a single one of several columns is as wide as it would be among others. heights: of rows that differ, in
+    inches."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
+    from matplotlib.gridspec import GridSpec
 
-    columns = max(1, min(columns, num_panels))
     rows = max(1, math.ceil(num_panels / columns))
-    figure = Figure(figsize=(WIDTH_INCHES, ROW_INCHES * rows), layout="constrained")
+    ratios = list(heights) or [row_inches] * rows
+    figure = Figure(figsize=(WIDTH_INCHES, sum(ratios)), layout="constrained")
     FigureCanvasAgg(figure)
-    panels = [figure.add_subplot(rows, columns, number + 1) for number in range(num_panels)]
+    grid = GridSpec(rows, columns, figure=figure, height_ratios=ratios)
+    panels = [figure.add_subplot(grid[number]) for number in range(num_panels)]
     for axes in panels:
         axes.tick_params(which="both", colors=INK, labelsize=8)
         axes.grid(color=GRID, linewidth=0.6)
@@ -83,13 +98,27 @@ def figure_of(num_panels: int, columns: int = 1) -> tuple["Figure", list["Axes"]
 
 
 def name_axes(axes: "Axes", title: str, x: str, y: str) -> None:
-    """`title` may be a name that a user gave: a dollar sign in it begins no formula."""
-    axes.set_title(title.replace("$", r"\$"), fontsize=10, color=INK, loc="left")
+    """`title` may be a name that a user gave."""
+    axes.set_title(plain(title), fontsize=10, color=INK, loc="left")
     axes.set_xlabel(x, fontsize=8.5, color=INK)
     axes.set_ylabel(y, fontsize=8.5, color=INK)
     if x == "tokens seen":
         axes.xaxis.set_major_formatter(lambda value, position: short(value))
-        axes.locator_params(axis="x", nbins=5)
+        if axes.get_xscale() == "linear":
+            axes.locator_params(axis="x", nbins=5)
+
+
+def legend_below(figure: "Figure", columns: int = 4) -> None:
+    """One legend under all panels: of each label its first handle, in the order in which they come up."""
+    found: dict[str, Any] = {}
+    for axes in figure.axes:
+        for handle, name in zip(*axes.get_legend_handles_labels(), strict=True):
+            found.setdefault(name, handle)
+    if found:
+        figure.legend(
+            found.values(), found.keys(), loc="outside lower center", ncols=min(len(found), columns), frameon=False,
+            fontsize=8, labelcolor=INK,
+        )  # fmt: skip
 
 
 def legend(axes: "Axes", location: Literal["best", "lower right"] = "best") -> None:
@@ -112,6 +141,11 @@ def error_bars(axes: "Axes", points: Sequence[Point], color: str, label: str) ->
         elinewidth=0.9,
         label=label,
     )
+
+
+def plain(name: str) -> str:
+    """A name in which a dollar sign begins no formula."""
+    return name.replace("$", r"\$")
 
 
 def percent(share: float) -> str:

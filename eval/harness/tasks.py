@@ -15,12 +15,12 @@ from lm_eval.tasks import TaskManager
 
 from data.errors import InputError
 from eval.harness.model import HarnessModel
-from eval.results import ItemResult, Skipped, TaskResult
+from eval.results import ItemResult, TaskResult
 from eval.scoring.scorer import Progress
 from eval.subject import Subject
-from eval.suites import Suite, TaskDefinition, fixed_items
-from eval.tasks.heldout import word_order
+from eval.suites import Suite, TaskDefinition
 from eval.tasks.items import Item, write_items
+from eval.tasks.make import make_items
 
 FEWSHOT_SEED = 1234
 OWN_TASK = Path(__file__).parents[1] / "tasks" / "multiple_choice.yaml"
@@ -37,10 +37,7 @@ def run_task(suite: Suite, task: TaskDefinition, subject: Subject, progress: Pro
     """
     directory = subject.scratch / task.name
     if task.source != "lm_eval":
-        items = fixed_items(task) if task.source == "template" else _heldout_items(task, subject)
-        if not items:
-            raise Skipped("the held-out text holds no sentence for it")
-        render(task, items, directory)
+        render(task, make_items(task, subject.heldout), directory)
     manager = lm_eval_tasks() if task.source == "lm_eval" else TaskManager(include_path=str(directory), include_defaults=False)
     return _run_task(HarnessModel(subject.scorer, subject.tokenizer, progress), manager, suite, task)
 
@@ -49,10 +46,6 @@ def run_task(suite: Suite, task: TaskDefinition, subject: Subject, progress: Pro
 def lm_eval_tasks() -> TaskManager:
     """The index of all of lm-eval's own tasks, which takes seconds to make."""
     return TaskManager()
-
-
-def _heldout_items(task: TaskDefinition, subject: Subject) -> tuple[Item, ...]:
-    return word_order([pair for pairs in subject.heldout.values() for pair in pairs], seed=task.seed, limit=task.limit)
 
 
 def render(task: TaskDefinition, items: Sequence[Item], directory: Path) -> Path:
@@ -77,6 +70,12 @@ def load_task(manager: TaskManager, name: str) -> Any:
 
     datasets.disable_progress_bars()
     logging.getLogger("lm_eval").setLevel(logging.ERROR)
+    entry = manager.task_index.get(name)
+    if entry is not None and (entry.cfg or {}).get("unsafe_code") and not _may_run_code():
+        raise InputError(
+            f"lm-eval's task {name!r} runs the programs that the model writes: set HF_ALLOW_CODE_EVAL=1 where they can "
+            "do no harm, or take the task out of the suite"
+        )
     try:
         return manager.load([name])
     except KeyError:
@@ -89,12 +88,23 @@ def load_task(manager: TaskManager, name: str) -> Any:
         ) from None
 
 
+def _may_run_code() -> bool:
+    return os.environ.get("HF_ALLOW_CODE_EVAL") == "1"
+
+
 def _run_task(model: HarnessModel, manager: TaskManager, suite: Suite, definition: TaskDefinition) -> TaskResult:
     loaded = load_task(manager, definition.made_by if definition.source == "lm_eval" else definition.name)
     for task in loaded["tasks"].values():
         task.set_config("num_fewshot", definition.shots)
         task.set_fewshot_seed(seed=FEWSHOT_SEED)
-    outcome = evaluator.evaluate(model, loaded, limit=definition.limit, bootstrap_iters=0, log_samples=True)
+    outcome = evaluator.evaluate(
+        model,
+        loaded,
+        limit=definition.limit,
+        bootstrap_iters=0,
+        log_samples=True,
+        confirm_run_unsafe_code=_may_run_code(),
+    )
     samples = [(name, sample) for name in loaded["tasks"] for sample in outcome["samples"][name]]
     chosen = [(name, sample) for name, sample in samples if sample["filter"] == samples[0][1]["filter"]]
     if any(definition.metric not in sample for _, sample in chosen):

@@ -1,44 +1,35 @@
-"""Log-likelihoods and greedy generation of a model behind a small protocol, in batches sorted by length.
+"""Log-likelihoods and continuations of a model behind a small protocol, in batches sorted by length.
 
-Every sequence starts with exactly one prefix token: the end-of-document token, which in training stands before every
-document. Every token that is asked for is scored exactly once. What does not fit in the model's context is scored in
-windows as lm-eval cuts them: each window continues where the last one ended, with one token of context, and the last
-one is filled up to full length with the text before it.
+Every token that is asked for is scored exactly once. What does not fit in the model's context is scored in windows
+(eval/scoring/windows.py). What requests have in common at their beginning is read once where the model allows it
+(eval/scoring/trees.py), and only the places whose token is scored go through the output projection. How requests are
+batched moves low-order bits of a score, and nothing else; the same requests give the same bits.
 """
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from eval.scoring.generation import generate
+from eval.scoring.model import LanguageModel, OpenModel
+from eval.scoring.trees import Layout, Piece, Tree, batches, lay_out, plant
+from eval.scoring.windows import windows
+
 Progress = Callable[[int, int], None]
+Request = tuple[Sequence[int], Sequence[int]]
 
-
-class LanguageModel(Protocol):
-    """A causal model: token ids in, logits out."""
-
-    @property
-    def max_length(self) -> int:
-        """Tokens that the model can take at once."""
-
-    @property
-    def vocabulary_size(self) -> int:
-        """Rows of its logits."""
-
-    def logits(self, tokens: Tensor, keep: int) -> Tensor:
-        """`tokens: int64[batch, length]` -> `float32[batch, keep, vocabulary_size]`, for the last `keep` positions.
-        Position i predicts token i + 1 and sees none after i.
-        """
+PROJECTED_VALUES = 2**23  # logits at once on a CPU: 32 MiB, which the allocator hands out again without new pages
+PROJECTED_VALUES_ON_GPU = 2**28
 
 
 @dataclass(frozen=True, kw_only=True)
 class Score:
     """Of one request: the sum of natural log-probabilities of its answer, whether no other token was more likely
-    anywhere, and its length.
+    anywhere, and the number of its tokens that were scored.
     """
 
     log_likelihood: float
@@ -46,130 +37,175 @@ class Score:
     num_tokens: int
 
 
-@dataclass(frozen=True, kw_only=True)
-class Window:
-    """`inputs` are the tokens `sequence[begin : end - 1]`; the last `num_scored` of the tokens `sequence[begin + 1 :
-    end]` are scored.
-    """
-
-    begin: int
-    end: int
-    num_scored: int
-
-
-def windows(num_tokens: int, first_scored: int, max_length: int) -> Iterator[Window]:
-    """Cut a sequence of `num_tokens` so that each token from `first_scored` (at least 1) on is scored in exactly one
-    window of at most `max_length` inputs.
-
-    A context that is too long loses its beginning.
-    """
-    assert 1 <= first_scored <= num_tokens and max_length >= 1
-    position = first_scored
-    while position < num_tokens:
-        end = min(position + max_length, num_tokens)
-        yield Window(begin=max(0, end - 1 - max_length), end=end, num_scored=end - position)
-        position = end
-
-
-@dataclass(frozen=True)
-class _Piece:
-    request: int
-    tokens: Sequence[int]
-    num_scored: int
+def _nothing() -> None:
+    pass
 
 
 class Scorer:
-    """Scores token sequences with `model`. `batch_tokens` bounds the tokens of one forward pass (one sequence may
-    exceed it); it moves low-order bits.
+    """Scores token sequences with `model`.
+
+    prefix_token: stands before a sequence. always_prefix: before every one, which is how our models are trained, with
+    the end-of-document token; if not, only where the context is empty and the answer does not begin with it, as lm-eval
+    does for models whose tokenizer puts a start token where it belongs. end_tokens: end a generated text, as the prefix
+    token does. batch_tokens bounds the tokens of one forward pass (one sequence may exceed it). between: called before
+    each forward pass, and may wait.
     """
 
-    def __init__(self, model: LanguageModel, *, prefix_token: int, batch_tokens: int = 2048) -> None:
+    def __init__(
+        self,
+        model: LanguageModel,
+        *,
+        prefix_token: int,
+        always_prefix: bool = True,
+        end_tokens: Sequence[int] = (),
+        batch_tokens: int = 2048,
+        between: Callable[[], None] = _nothing,
+    ) -> None:
         assert 0 <= prefix_token < model.vocabulary_size and batch_tokens >= 1
         self.model = model
         self.prefix_token = prefix_token
+        self.always_prefix = always_prefix
+        self.end_tokens = frozenset({prefix_token, *end_tokens})
         self.batch_tokens = batch_tokens
+        self.between = between
 
-    def score(
-        self, requests: Sequence[tuple[Sequence[int], Sequence[int]]], progress: Progress | None = None
-    ) -> list[Score]:
-        """One score for each (context, answer), in their order; neither holds the prefix token. An empty answer scores
-        0.
+    def score(self, requests: Sequence[Request], progress: Progress | None = None) -> list[Score]:
+        """One score for each (context, answer), in their order; neither holds the prefix token, unless it is not always
+        put before them. An empty answer scores 0.
         """
-        pieces = []
-        for request, (context, answer) in enumerate(requests):
-            sequence = [self.prefix_token, *context, *answer]
-            for window in windows(len(sequence), 1 + len(context), self.model.max_length):
-                pieces.append(_Piece(request, sequence[window.begin : window.end], window.num_scored))
+        pieces, lengths = self._pieces(requests)
         sums = np.zeros(len(requests), np.float64)
         greedy = np.ones(len(requests), bool)
         done = 0
         for batch in self._batches(pieces):
-            for piece, (log_likelihood, is_greedy) in zip(batch, self._score_batch(batch), strict=True):
-                sums[piece.request] += log_likelihood
-                greedy[piece.request] &= is_greedy
-            done += len(batch)
+            self.between()
+            for request, log_likelihoods, best in self._score_batch(batch):
+                sums[request] += log_likelihoods.sum()
+                greedy[request] &= best.all()
+                done += 1
             if progress is not None:
                 progress(done, len(pieces))
         return [
-            Score(log_likelihood=float(total), is_greedy=bool(same), num_tokens=len(answer))
-            for total, same, (_, answer) in zip(sums, greedy, requests, strict=True)
+            Score(log_likelihood=float(total), is_greedy=bool(same), num_tokens=length)
+            for total, same, length in zip(sums, greedy, lengths, strict=True)
         ]
 
     def rolling(self, sequences: Sequence[Sequence[int]], progress: Progress | None = None) -> list[Score]:
         """The score of each whole sequence after the prefix token."""
         return self.score([((), sequence) for sequence in sequences], progress)
 
-    def _batches(self, pieces: list[_Piece]) -> Iterator[list[_Piece]]:
-        """Longest first, so that a batch holds little padding and a lack of memory shows at once."""
-        batch: list[_Piece] = []
-        for piece in sorted(pieces, key=lambda piece: -len(piece.tokens)):
-            if batch and (len(batch) + 1) * (len(batch[0].tokens) - 1) > self.batch_tokens:
-                yield batch
-                batch = []
-            batch.append(piece)
-        if batch:
-            yield batch
+    def generate(
+        self,
+        contexts: Sequence[Sequence[int]],
+        *,
+        max_new_tokens: int,
+        stop: Callable[[list[int]], bool] = lambda new: False,
+        temperature: float = 0.0,
+        seed: int = 0,
+        progress: Progress | None = None,
+    ) -> list[list[int]]:
+        """The continuation of each context, in their order, until an end token (left out), `stop(new tokens)` or
+        `max_new_tokens`.
 
-    def _score_batch(self, batch: list[_Piece]) -> list[tuple[float, bool]]:
-        length = len(batch[0].tokens) - 1
-        tokens = np.full((len(batch), length + 1), self.prefix_token, np.int64)
-        for row, piece in enumerate(batch):
-            tokens[row, : len(piece.tokens)] = piece.tokens
-        keep = max(length - (len(piece.tokens) - 1 - piece.num_scored) for piece in batch)
-        logits = self.model.logits(torch.from_numpy(tokens[:, :-1]), keep)
-        targets = torch.from_numpy(tokens[:, -keep:]).to(logits.device)
-        assert logits.shape == (len(batch), keep, self.model.vocabulary_size), logits.shape
-        chosen = logits.gather(-1, targets.unsqueeze(-1)).squeeze(-1)
-        log_likelihoods = (chosen - logits.logsumexp(-1)).double().cpu()
-        best = (chosen >= logits.amax(-1)).cpu()
-        scores = []
-        for row, piece in enumerate(batch):
-            end = len(piece.tokens) - 1 - (length - keep)
-            begin = end - piece.num_scored
-            scores.append((float(log_likelihoods[row, begin:end].sum()), bool(best[row, begin:end].all())))
-        return scores
+        temperature: 0 takes the most likely token; above, tokens are drawn, as a function of the seed, the number of
+        the context and the number of the token. The model sees the last `max_length` tokens.
+        """
+        prompts = [self.sequence(context, ())[0] for context in contexts]
+        return generate(
+            self.model,
+            prompts,
+            max_new_tokens=max_new_tokens,
+            end_tokens=self.end_tokens,
+            stop=stop,
+            temperature=temperature,
+            seed=seed,
+            batch_tokens=self.batch_tokens,
+            between=self.between,
+            progress=progress,
+        )
 
     def greedy(
-        self, context: Sequence[int], *, max_new_tokens: int, stop: Callable[[list[int]], bool] = lambda tokens: False
+        self, context: Sequence[int], *, max_new_tokens: int, stop: Callable[[list[int]], bool] = lambda new: False
     ) -> list[int]:
-        """The most likely continuation, token by token, until the end-of-document token (left out), `stop(new tokens)`
-        or `max_new_tokens`.
+        """The most likely continuation of one context."""
+        return self.generate([context], max_new_tokens=max_new_tokens, stop=stop)[0]
 
-        Each step runs the model on the whole sequence (its last `max_length` tokens): quadratic, and as exact as
-        scoring.
-        """
-        sequence = [self.prefix_token, *context]
-        new: list[int] = []
-        while len(new) < max_new_tokens:
-            logits = self.model.logits(torch.tensor([sequence[-self.model.max_length :]]), 1)
-            token = int(logits[0, 0].argmax())
-            if token == self.prefix_token:
-                break
-            sequence.append(token)
-            new.append(token)
-            if stop(new):
-                break
-        return new
+    def sequence(self, context: Sequence[int], answer: Sequence[int]) -> tuple[list[int], int]:
+        """What the model reads, and where in it the first token stands that is scored."""
+        if self.always_prefix:
+            return [self.prefix_token, *context, *answer], 1 + len(context)
+        if context:
+            return [*context, *answer], len(context)
+        if answer and answer[0] == self.prefix_token:
+            return list(answer), 1
+        return [self.prefix_token, *answer], 1
+
+    def _pieces(self, requests: Sequence[Request]) -> tuple[list[Piece], list[int]]:
+        pieces, lengths = [], []
+        for request, (context, answer) in enumerate(requests):
+            sequence, first = self.sequence(context, answer)
+            lengths.append(len(sequence) - first)
+            pieces += [
+                Piece(request=request, tokens=tuple(sequence[window.begin : window.end]), num_scored=window.num_scored)
+                for window in windows(len(sequence), first, self.model.max_length)
+            ]
+        return pieces, lengths
+
+    def _batches(self, pieces: Sequence[Piece]) -> list[list[Tree]]:
+        branching = isinstance(self.model, OpenModel) and self.model.takes_trees
+        rows = plant(pieces, branching=branching, most_tokens=min(self.batch_tokens, self.model.max_length))
+        return list(batches(rows, self.batch_tokens))
+
+    def _score_batch(self, batch: Sequence[Tree]) -> list[tuple[int, np.ndarray, np.ndarray]]:
+        """For each piece its request, and for each of its scored tokens the log-likelihood and whether it was best."""
+        layout = lay_out(batch, self.prefix_token)
+        length = layout.tokens.shape[1]
+        pieces = [piece for row in batch for piece in row.pieces]
+        places = [number * length + place for number, row in enumerate(batch) for path in row.places for place in path]
+        targets = [token for piece in pieces for token in piece.tokens[len(piece.tokens) - piece.num_scored :]]
+        log_likelihoods, best = self._score_places(layout, np.asarray(places, np.int64), np.asarray(targets, np.int64))
+        cuts = np.cumsum([piece.num_scored for piece in pieces])[:-1]
+        parts = zip(pieces, np.split(log_likelihoods, cuts), np.split(best, cuts), strict=True)
+        return [(piece.request, scored, was_best) for piece, scored, was_best in parts]
+
+    @torch.inference_mode()
+    def _score_places(self, layout: Layout, places: np.ndarray, targets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The log-likelihood of each target at its place of the flattened rows, float64, and whether it was best."""
+        tokens = torch.from_numpy(layout.tokens)
+        where, wanted = torch.from_numpy(places), torch.from_numpy(targets)
+        if not (isinstance(self.model, OpenModel) and self.model.takes_trees):
+            first = int(where.remainder(tokens.shape[1]).min())
+            keep = tokens.shape[1] - first
+            logits = self.model.logits(tokens, keep)
+            assert logits.shape == (len(tokens), keep, self.model.vocabulary_size), logits.shape
+            rows, columns = where // tokens.shape[1], where.remainder(tokens.shape[1]) - first
+            return _host([_judge(logits[rows.to(logits.device), columns.to(logits.device)], wanted)])
+        positions, visible = (
+            None if part is None else torch.from_numpy(part) for part in (layout.positions, layout.visible)
+        )
+        states = self.model.states(tokens, positions, visible)
+        chosen = states.flatten(0, 1)[where.to(states.device)]
+        values = PROJECTED_VALUES if states.device.type == "cpu" else PROJECTED_VALUES_ON_GPU
+        step = max(1, values // self.model.vocabulary_size)
+        return _host(
+            [
+                _judge(self.model.project(chosen[begin : begin + step]), wanted[begin : begin + step])
+                for begin in range(0, len(chosen), step)
+            ]
+        )
+
+
+def _judge(logits: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
+    """`logits: float32[n, vocabulary_size]`, which is overwritten; `targets: int64[n]`."""
+    chosen = logits.gather(-1, targets.to(logits.device).unsqueeze(-1)).squeeze(-1)
+    most = logits.amax(-1)
+    total = logits.sub_(most.unsqueeze(-1)).exp_().sum(-1)
+    return (chosen - most - total.log()).double(), chosen >= most
+
+
+def _host(parts: Sequence[tuple[Tensor, Tensor]]) -> tuple[np.ndarray, np.ndarray]:
+    log_likelihoods, best = zip(*parts, strict=True)
+    return torch.cat(log_likelihoods).cpu().numpy(), torch.cat(best).cpu().numpy()
 
 
 def bits(log_likelihood_nats: float) -> float:

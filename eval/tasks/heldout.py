@@ -1,49 +1,33 @@
-"""Items from held-out text, which no training text holds.
+"""Items from held-out text, which no training text holds: the generators by name.
 
-word_order    a sentence against the same sentence with two neighbouring words exchanged; chance 1/2. A bigram model
-does well on it, so it shows that a model has learnt which words follow which, no more.
+word_order    a sentence against the same sentence with two neighbouring words exchanged
+definitions   a word of a sentence of documentation, against the word of another sentence
+code_line     the next line of a program, against the next line of another place
+code_name     a name in a line of a program, against a name of another line
 """
 
 import random
-import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
+from eval.tasks.code import code_line, code_name
 from eval.tasks.items import Item
+from eval.tasks.sentences import definitions, word_order
 
-SENTENCE = re.compile(r"(?:^[ \t]*|(?<=[.!?] ))([A-Z][a-z]+(?: [a-z]+){5,14}\.)(?!\S)", re.MULTILINE)
-SENTENCES_PER_DOCUMENT = 3
+Heldout = Mapping[str, Sequence[tuple[str, str]]]
+Generator = Callable[[Sequence[tuple[str, str]], random.Random], Iterator[Item]]
+
+GENERATORS: dict[str, Generator] = {
+    "word_order": word_order,
+    "definitions": definitions,
+    "code_line": code_line,
+    "code_name": code_name,
+}
 
 
-def word_order(documents: Iterable[tuple[str, str]], *, seed: int, limit: int) -> tuple[Item, ...]:
-    """At most `limit` items from (id, text) pairs, at most three from one document; what is chosen does not depend on
-    their order.
-
-    Only sentences of 6 to 15 plain words on one line are taken. The first word stays where it is, since its capital
-    would give the answer away.
+def heldout_items(name: str, heldout: Heldout, *, seed: int, limit: int) -> tuple[Item, ...]:
+    """At most `limit` items from domain -> (id, text); what is chosen does not depend on the order of the documents,
+    and a larger limit only appends.
     """
-    found: dict[str, tuple[str, str]] = {}
-    for identity, text in sorted(documents):
-        sentences = [match.group(1) for match in SENTENCE.finditer(text)]
-        for sentence in sentences[:SENTENCES_PER_DOCUMENT]:
-            found.setdefault(sentence, (identity, sentence))
-    candidates = sorted(found.values())
-    random.Random(f"word_order/{seed}").shuffle(candidates)
-    items = []
-    for identity, sentence in candidates:
-        item = _exchange(identity, sentence, random.Random(f"word_order/{seed}/{sentence}"))
-        if item is not None:
-            items.append(item)
-        if len(items) == limit:
-            break
-    return tuple(items)
-
-
-def _exchange(identity: str, sentence: str, rng: random.Random) -> Item | None:
-    words = sentence[:-1].split(" ")
-    places = [i for i in range(1, len(words) - 1) if words[i] != words[i + 1]]
-    if not places:
-        return None
-    i = rng.choice(places)
-    wrong = " ".join([*words[:i], words[i + 1], words[i], *words[i + 2 :]]) + "."
-    gold = rng.randrange(2)
-    return Item(choices=(sentence, wrong) if gold == 0 else (wrong, sentence), gold=gold, cluster=identity)
+    documents = sorted((identity, text) for pairs in heldout.values() for identity, text in pairs)
+    items = GENERATORS[name](documents, random.Random(f"{name}/{seed}"))
+    return tuple(item for item, _ in zip(items, range(limit), strict=False))

@@ -1,7 +1,8 @@
-"""An item of a multiple-choice task: the record that a generator makes and that lm-eval reads from a JSONL file."""
+"""An item of a multiple-choice task, and how items are made so that a fixed preference earns nothing."""
 
 import json
-from collections.abc import Iterable
+import random
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,37 @@ class Item:
     cluster: str
 
     def record(self) -> dict[str, Any]:
-        return {"choices": list(self.choices), "gold": self.gold, "cluster": self.cluster}
+        """`context` is empty. As a column it costs lm-eval a look-up, as a template a compilation for each item."""
+        return {"context": "", "choices": list(self.choices), "gold": self.gold, "cluster": self.cluster}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Frame:
+    """A text with a gap, the answer that belongs into it, and the cluster of its item."""
+
+    before: str
+    answer: str
+    cluster: str
+    after: str = ""
+
+
+def exchanged(frames: Sequence[Frame], rng: random.Random) -> tuple[Item, ...]:
+    """An item for each frame, to be filled with the answers of all of them, its own being the right one.
+
+    A wrong answer of one item is right in another of the same group, so a model that prefers an answer whatever stands
+    around it (a frequent word, a short one, one of few tokens, the first) has exactly one of the group's items right.
+    """
+    answers = [frame.answer for frame in frames]
+    assert len(set(answers)) == len(answers), answers
+    rng.shuffle(answers)
+    return tuple(
+        Item(
+            choices=tuple(frame.before + answer + frame.after for answer in answers),
+            gold=answers.index(frame.answer),
+            cluster=frame.cluster,
+        )
+        for frame in frames
+    )
 
 
 def write_items(path: Path, items: Iterable[Item]) -> None:

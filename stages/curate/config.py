@@ -120,6 +120,8 @@ class CurateConfig(StageConfig):
     def _something_is_read(cls, sources: tuple[Source, ...]) -> tuple[Source, ...]:
         if not sources:
             raise ValueError("sources is empty; name at least one source")
+        if sum(source.planted for source in sources) > 1:
+            raise ValueError("several sources are of kind canaries; plant them by one, with a larger number")
         return sources
 
     @field_validator("languages")

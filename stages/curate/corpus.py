@@ -55,6 +55,11 @@ class Corpus:
         places = [names.index(shard.domain) for shard in self.shards]
         return names, np.repeat(np.array(places, np.int64), [shard.num_documents for shard in self.shards])
 
+    @property
+    def planted(self) -> np.ndarray:
+        """bool[num_documents]: which documents are neither held out nor compared with any other."""
+        return np.repeat([shard.planted for shard in self.shards], [shard.num_documents for shard in self.shards])
+
     def place(self, row: int) -> tuple[Shard, int]:
         """The shard of a row and its place in it."""
         number = int(np.searchsorted(self.first, row, side="right")) - 1

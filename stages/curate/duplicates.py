@@ -96,10 +96,10 @@ def _once(name: Path, find: Callable[[Path], Found]) -> Found:
 
 
 def _remove_in_favour(corpus: Corpus, what: str, survivor: np.ndarray, score: np.ndarray) -> None:
-    """Drop the own documents that have a survivor (a place in the directory, or -1)."""
+    """Drop the own documents that have a survivor (a place in the directory, or -1), unless they were planted."""
     num_known = corpus.num_known
     own, own_score = survivor[num_known:], score[num_known:]
-    goes = own >= 0
+    goes = (own >= 0) & ~corpus.planted
     of_known = goes & (own < num_known)
     of_heldout = np.zeros(len(own), bool)
     of_own = goes & ~of_known

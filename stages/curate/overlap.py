@@ -61,7 +61,7 @@ def find_overlaps(
     trainings = [
         Training(shard=shard, rows=rows)
         for number, shard in enumerate(corpus.shards)
-        if len(rows := np.flatnonzero((~corpus.heldout & corpus.alive)[corpus.rows_of(number)]))
+        if not shard.planted and len(rows := np.flatnonzero((~corpus.heldout & corpus.alive)[corpus.rows_of(number)]))
     ]
     task = FindOverlap(config=config, heldout=folder / "heldout", items=folder / "items", out=folder / "found")
     found = run(task, trainings)

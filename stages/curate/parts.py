@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from data.canaries import CanarySet, read_canaries
 from data.errors import InputError
 from data.reading.compressed import is_compressed
 from data.reading.documents import Document, Rejected
@@ -42,8 +43,8 @@ class Span:
 @dataclass(frozen=True, kw_only=True)
 class Part:
     """What one task reads of a source. source_number: the source's place in the recipe. number: the part's place among
-    all parts. spans: what it reads of files, none for huggingface and python-environment. folder: from where relative
-    paths are looked up, since another process may stand elsewhere."""
+    all parts. spans: what it reads of files, none for huggingface, python-environment and canaries. folder: from where
+    relative paths are looked up, since another process may stand elsewhere."""
 
     source: Source
     source_number: int
@@ -154,6 +155,9 @@ def _by_domain(part: Part) -> Iterator[Iterator[Piece]]:
         python = environment(source)
         for domain in source.domains:
             yield collect(((record, 0) for record in python.read(domain, repairs, lambda *_: None)), repairs)
+    elif source.kind is Kind.CANARIES:
+        planted = read_canaries(CanarySet(seed=source.seed, number=source.number))
+        yield collect(((record, 0) for record in planted), repairs)
     elif source.kind is Kind.HUGGINGFACE:
         records = read_huggingface(
             source.name,

@@ -93,18 +93,19 @@ class Curation:
         self._line_up(self.read_shards)
 
     def remove_repeated_lines(self) -> None:
-        """Remove lines that stand in more documents than the configuration allows."""
+        """Remove lines that stand in more documents than the configuration allows; planted documents keep theirs."""
         if not self.config.repeated_line_documents:
             return
         from stages.curate.lines import CountLines, RemoveLines, too_frequent
 
         folder = self.work / "lines"
-        counted = self.map("count lines", CountLines(config=self.config, folder=folder / "counts"), self.corpus.shards)
+        edited = [shard for shard in self.corpus.shards if not shard.planted]
+        counted = self.map("count lines", CountLines(config=self.config, folder=folder / "counts"), edited)
         table = too_frequent(counted, self.config.repeated_line_documents, folder / "table.arrow")
         task = RemoveLines(config=self.config, table=table, folder=folder / "shards")
-        shards = self.map("remove lines", task, self.corpus.shards)
+        shards = self.map("remove lines", task, edited)
         self.records += [shard.folder for shard in shards]
-        self._line_up(shards)
+        self._line_up([*shards, *(shard for shard in self.corpus.shards if shard.planted)])
 
     def hold_out(self) -> None:
         """Set groups of documents apart for evaluation."""

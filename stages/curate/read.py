@@ -1,8 +1,9 @@
 """The first pass: read a part of a source and judge each of its documents by itself.
 
 Records that are not text are set aside; then come, in this order, language, personal data, quality rules, classifier
-and perplexity. What is kept stands in a shard's folder with its signatures, all else in the same folder's record of
-what was dropped. Nothing here compares documents, so that it can stand before the held-out split without a leak.
+and perplexity, which planted documents pass untouched. What is kept stands in a shard's folder with its signatures, all
+else in the same folder's record of what was dropped. Nothing here compares documents, so that it can stand before the
+held-out split without a leak.
 """
 
 from dataclasses import dataclass
@@ -52,10 +53,11 @@ class ReadAndJudge:
     def _judge(self, part: Part, read: ReadBatch, folder: Path) -> None:
         config = self.config
         domain = read.batch.column("domain")[0].as_py() if read.batch.num_rows else ""
-        sieve = Sieve(part.source_number, domain, _documents(read.batch, config), np.zeros(read.batch.num_rows))
+        documents = _documents(read.batch, config.identify_languages and not part.source.planted)
+        sieve = Sieve(part.source_number, domain, documents, np.zeros(read.batch.num_rows))
         sieve.reject(read.rejected)
         sieve.enter()
-        if domain:
+        if domain and not part.source.planted:
             keep_languages(sieve, config.languages)
             scrub_pii(sieve, config.pii)
             judge_quality(sieve, part.source.presets(domain), config)
@@ -69,9 +71,9 @@ class ReadAndJudge:
         sieve.write(folder, partial(sign, settings=config.near_duplicates()))
 
 
-def _documents(batch: pa.RecordBatch, config: CurateConfig) -> pa.RecordBatch:
+def _documents(batch: pa.RecordBatch, identify: bool) -> pa.RecordBatch:
     """The batch with the column `language`."""
-    if config.identify_languages:
+    if identify:
         from data.language.identification import identify_column
 
         languages = identify_column(batch.column("text"))[0].cast(pa.string())

@@ -16,6 +16,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
+from data.canaries import DOMAIN as CANARY_DOMAIN
 from stages.curate.work import read_arrow
 
 TEXTS, ROWS_FILE, SIGNATURES = "texts.arrow", "rows.arrow", "signatures.arrow"
@@ -43,6 +44,11 @@ class Shard:
         """Columns of `tables.ROWS`."""
         table = read_arrow(self.folder / ROWS_FILE)
         return [np.asarray(column(table, name)) for name in columns]
+
+    @property
+    def planted(self) -> bool:
+        """Whether these are canaries, which reach training as they are."""
+        return self.domain == CANARY_DOMAIN
 
     @property
     def texts_path(self) -> Path:

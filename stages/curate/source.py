@@ -6,6 +6,7 @@ from typing import Any
 
 from pydantic import Field, field_validator, model_validator
 
+from data.canaries import DOMAIN as CANARY_DOMAIN
 from data.quality.rules import DOMAIN_PRESETS, Preset, resolve
 from data.reading.python_environment import DOMAINS
 from stages.config import StageConfig
@@ -23,6 +24,7 @@ class Kind(StrEnum):
     WARC = "warc"
     HUGGINGFACE = "huggingface"
     PYTHON_ENVIRONMENT = "python-environment"
+    CANARIES = "canaries"
 
 
 PATTERNS = {  # what the files of a kind with a path are usually called
@@ -41,9 +43,11 @@ FIELDS_OF: dict[Kind, set[str]] = {
     Kind.WARC: {"path", "domain", "id_field", "group_field"},
     Kind.HUGGINGFACE: {"name", "subset", "split", "revision", "domain", *RECORD_FIELDS},
     Kind.PYTHON_ENVIRONMENT: {"domains", "packages", "package_source_bytes"},
+    Kind.CANARIES: {"number", "seed"},
 }
-FIELDS_OF_ALL = {"kind", "quality", "max_bytes"}
-REQUIRED = {"path", "name", "domain"}
+FIELDS_OF_ALL = {"kind"}
+FIELDS_OF_TEXT = {"quality", "max_bytes"}  # of every kind but canaries, which are planted as they are
+REQUIRED = {"path", "name", "domain", "number"}
 WARC_FIELDS = {"id_field": ("url",), "group_field": ("url", "host")}
 
 
@@ -52,9 +56,12 @@ class Source(StageConfig):
 
     kind: Kind = Field(
         description="jsonl, parquet, text (a file is a document), html (a file is a page), warc (web archives), "
-        "huggingface, or python-environment (documentation that this installation carries)"
+        "huggingface, python-environment (documentation that this installation carries), or canaries (made-up secrets "
+        "in a domain of their own, `canary`, by which evaluation finds out what a model learns by heart)"
     )
-    domain: str = Field("", description="Domain of its documents; python-environment has its own domains")
+    domain: str = Field(
+        "", description="Domain of its documents; python-environment and canaries have their own domains"
+    )
     path: str = Field(
         "",
         description="A file or a glob such as corpus/**/*.jsonl (jsonl, text, html: also .gz, .zst; warc: also .gz)",
@@ -81,6 +88,8 @@ class Source(StageConfig):
     package_source_bytes: int | None = Field(
         None, ge=1, description="python-environment: source of packages to parse at most (about 6 MB a second)"
     )
+    number: int = Field(0, ge=0, description="canaries: how many to plant")
+    seed: int = Field(0, ge=0, description="canaries: of their secrets")
     quality: tuple[Preset, ...] = Field(
         (Preset.AUTO,),
         description="Rules the text is judged by, one preset or several; auto: the domain's own for "
@@ -103,7 +112,7 @@ class Source(StageConfig):
 
     @model_validator(mode="after")
     def _fields_fit_the_kind(self) -> "Source":
-        fields = FIELDS_OF[self.kind]
+        fields = FIELDS_OF[self.kind] | (set() if self.planted else FIELDS_OF_TEXT)
         idle = [
             name for name in self.model_fields_set if name not in fields | FIELDS_OF_ALL and not self.is_default(name)
         ]
@@ -126,7 +135,14 @@ class Source(StageConfig):
     def _domain_is_a_file_name(cls, domain: str) -> str:
         if domain and not re.fullmatch(DOMAIN_PATTERN, domain):
             raise ValueError(f"{domain!r} cannot name a domain: use lower-case letters, digits, - and _")
+        if domain == CANARY_DOMAIN:
+            raise ValueError(f"{domain!r} is the domain of planted canaries; give the source another one")
         return domain
+
+    @property
+    def planted(self) -> bool:
+        """Whether its documents reach training as they are: nothing is judged, edited, compared or held out."""
+        return self.kind is Kind.CANARIES
 
     @property
     def label(self) -> str:

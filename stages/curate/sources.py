@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from data.canaries import DEFINITION
 from data.reading.filehash import FileHashes
 from data.reading.python_environment import PythonEnvironment
 from data.reading.readers import expand, huggingface_identity
@@ -13,6 +14,8 @@ def identity(source: Source, hashes: FileHashes) -> dict[str, Any]:
     versions of packages."""
     if source.kind is Kind.PYTHON_ENVIRONMENT:
         return environment(source).identity()
+    if source.kind is Kind.CANARIES:
+        return {"canaries": DEFINITION}
     if source.kind is Kind.HUGGINGFACE:
         return huggingface_identity(source.name, source.revision, hashes)
     return {"files": {str(path): list(hashes.of(path)) for path in expand(source.path, PATTERNS[source.kind])}}

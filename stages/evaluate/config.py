@@ -1,6 +1,6 @@
 """What a recipe says about how models are judged (`[evaluate]`)."""
 
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import Field
 
@@ -25,13 +25,28 @@ class EvaluateConfig(StageConfig):
     nice: int = runtime(
         0, ge=0, le=19, description="Added to the niceness of the process: 19 lets a training beside it go first"
     )
+    cpus: tuple[int, ...] = runtime((), description="CPUs that the process is kept on, by number; none: any")
+    beside: Literal["share", "queue"] = runtime(
+        "share",
+        description="While a training of the same store goes on: share the machine with it, or wait until it is done",
+    )
+    most_slowdown: float = runtime(
+        0.1, gt=0, description="With beside = share: most time that a training beside it may lose, as a share"
+    )
 
 
 def externals(config: EvaluateConfig, store: Store) -> dict[str, Any]:
-    """What the suites ask, and the version of the harness that asks it: scores of two of them are not compared."""
-    from eval.suites import digest, harness_version
+    """What the suites ask, and the versions of the harness that asks it and of what finds toxic text: scores of two of
+    them are not compared.
+    """
+    from eval.suites import digest, harness_version, load_suites
 
     names = config.suites.all_names
     if not names:
         return {}
-    return {"suites": digest(names), "lm_eval": harness_version()}
+    found = {"suites": digest(names), "lm_eval": harness_version()}
+    if any(task.source == "toxicity" for suite in load_suites(names) for task in suite.tasks):
+        from eval.safety.toxicity import detectors
+
+        found["toxicity"] = detectors()
+    return found

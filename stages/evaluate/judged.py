@@ -1,15 +1,18 @@
 """What an artifact's model is judged with: `eval.subject.Subject` of the inputs of the stage."""
 
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from stages.base import Inputs
 from stages.curate.artifact import TRAIN, domain_paths
+from stages.curate.source import Kind
 from stages.scored_model import load_scored_model, make_scorer
+from stages.store import Artifact
 
 if TYPE_CHECKING:
+    from data.canaries import CanarySet
     from eval.subject import Document, Subject
 
 
@@ -28,8 +31,8 @@ def make_subject(
         tokenizer=vocabulary,
         heldout=texts,
         training=lambda most, seed: training_documents(inputs["corpus"].path, most, seed),
-        canaries=None,
-        chat=None,
+        canaries=planted_canaries(inputs),
+        chat=chat_template(inputs["model"]),
         num_parameters=sum(parameter.numel() for parameter in parameters),
         model_bytes=sum(parameter.numel() * parameter.element_size() for parameter in parameters),
         scratch=scratch,
@@ -54,3 +57,36 @@ def training_documents(corpus: Path, most: int, seed: int) -> "list[Document]":
         Document(domain=domain, id=tables[path]["id"][row].as_py(), text=tables[path]["text"][row].as_py())
         for domain, path, row in chosen
     ]
+
+
+def planted_canaries(inputs: Inputs) -> "CanarySet | None":
+    """What was planted in the corpus that the model was trained on; None if nothing was, and for a model that was
+    trained elsewhere.
+    """
+    from data.canaries import CanarySet
+
+    if inputs["model"].stage == "adopt":
+        return None
+    sources = inputs["corpus"].manifest.config.get("sources", ())
+    found = [CanarySet(seed=s["seed"], number=s["number"]) for s in sources if s["kind"] == Kind.CANARIES]
+    return found[0] if found else None
+
+
+def chat_template(model: Artifact) -> "Callable[[str], str] | None":
+    """A user's message as the model's own template puts it, with the beginning of the answer; None for a model without
+    one. Templates are rendered in a sandbox (transformers).
+    """
+    folder = model.path / "hf"
+    if not (folder / "tokenizer_config.json").exists():
+        return None
+    from transformers import AutoTokenizer
+
+    tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
+    if not tokenizer.chat_template:
+        return None
+
+    def put(message: str) -> str:
+        asked = [{"role": "user", "content": message}]
+        return str(tokenizer.apply_chat_template(asked, tokenize=False, add_generation_prompt=True))
+
+    return put

@@ -1,6 +1,5 @@
 """The stage: load, score, run the suites, write what each item got."""
 
-import os
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from stages.base import Facts, Inputs
 from stages.curate.artifact import heldout_texts
+from stages.evaluate.beside import governor, measured, take_place
 from stages.evaluate.config import EvaluateConfig
 from stages.evaluate.judged import make_subject
 from stages.evaluate.tables import DOCUMENTS, ITEMS, MEASURED, write_documents, write_items
@@ -21,31 +21,32 @@ if TYPE_CHECKING:
     from eval.results import Results
     from eval.scoring.scorer import Scorer
     from eval.subject import Subject
+    from eval.suites import Suite
 
 Texts = Mapping[str, Sequence[tuple[str, str]]]
 
 
 def run(config: EvaluateConfig, inputs: Inputs, out: Path, journal: Journal) -> Facts:
     """Score, write the items, return the scores."""
-    if config.nice:
-        os.nice(config.nice)
+    take_place(config, inputs.store, journal)
     started, started_cpu = time.perf_counter(), time.process_time()
     import torch
 
-    from eval.suites import require_harness
+    from eval.suites import load_suites, require_harness
 
     model = inputs["model"]
-    names = suites_for(config, model)
-    if names:
+    suites = load_suites(suites_for(config, model))
+    if suites:
         require_harness()
     torch.set_num_threads(config.threads)
     texts = heldout_texts(inputs["corpus"].path)
     with tempfile.TemporaryDirectory() as scratch:
         subject = make_subject(inputs, texts, Path(scratch), batch_tokens=config.batch_tokens)
+        subject.scorer.between = share = governor(config, inputs.store)
         loaded = time.perf_counter()
         documents, baselines = _choose_documents(texts, config)
         scores = _score_domains(subject.scorer, subject.tokenizer.encode, documents, journal)
-        results = _run_suites(names, subject, journal)
+        results = _run_suites(suites, subject, journal)
     write_documents(out / DOCUMENTS, scores)
     write_items(out / ITEMS, [task for task in results.tasks if not task.measured])
     write_items(out / MEASURED, [task for task in results.tasks if task.measured])
@@ -56,6 +57,7 @@ def run(config: EvaluateConfig, inputs: Inputs, out: Path, journal: Journal) -> 
             "step": model.facts["step"],
             "tokens_seen": model.facts["tokens_seen"],
         },
+        "suites": {suite.name: suite.version for suite in suites},
         "bits_per_byte": _bits_per_byte(scores, config),
         "baselines": baselines,
         "tasks": {task.definition.name: task.facts() for task in results.tasks if not task.measured},
@@ -72,6 +74,7 @@ def run(config: EvaluateConfig, inputs: Inputs, out: Path, journal: Journal) -> 
         "load_seconds": round(loaded - started, 3),
         "score_seconds": round(finished - loaded, 3),
         "cpu_seconds": round(time.process_time() - started_cpu, 3),
+        "beside": measured(share),
         "tasks": {task.definition.name: task.facts() for task in results.tasks if task.measured},
     }
     return Facts(facts=facts, measurements=measurements, measured_files=(MEASURED,))
@@ -125,11 +128,10 @@ def _bits_per_byte(
     }
 
 
-def _run_suites(names: Sequence[str], subject: "Subject", journal: Journal) -> "Results":
+def _run_suites(suites: Sequence["Suite"], subject: "Subject", journal: Journal) -> "Results":
     from eval.run import run_suites
-    from eval.suites import load_suites
 
-    results = run_suites(subject, load_suites(names), partial(journal.progress, unit="requests"))
+    results = run_suites(subject, suites, partial(journal.progress, unit="requests"))
     for task, reason in results.skipped.items():
         journal.warning(f"task {task} was left out: {reason}")
     return results

@@ -49,6 +49,7 @@ def write_documents(path: Path, scores: Mapping[str, Sequence["DocumentScore"]])
     fields = [
         ("domain", pa.string()),
         ("id", pa.string()),
+        ("text_hash", pa.string()),
         ("num_bytes", pa.int64()),
         ("num_tokens", pa.int64()),
         ("num_bits", pa.float64()),

@@ -9,7 +9,7 @@ from stages.report.stage import run
 
 STAGE = Stage(
     name="report",
-    revision=5,
+    revision=6,
     config=ReportConfig,
     inputs={
         "corpus": One("curate"),
@@ -19,6 +19,7 @@ STAGE = Stage(
         "preflight": One("preflight"),
         "pretrain": One("pretrain"),
         "evaluations": Many("evaluate"),
+        "comparisons": Many("compare", optional=True),
         "export": One("export"),
     },
     run=run,

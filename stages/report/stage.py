@@ -1,30 +1,33 @@
 """The stage: gather, draw, fill the template."""
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from stages.base import Facts, Inputs
 from stages.journal import Journal
 from stages.preflight.checks import FILE as CHECKS_FILE
-from stages.report import curation, survival, training, view
+from stages.report import curation, evaluation, evaluation_charts, survival, training, view
 from stages.report.config import ReportConfig
+from stages.report.rendering import TEMPLATES, environment
 from stages.store import Artifact
 
 PAGE = "report.html"
-TEMPLATES = Path(__file__).parent
 
 
 def run(config: ReportConfig, inputs: Inputs, out: Path, journal: Journal) -> Facts:
     """Write report.html. It refers to nothing outside itself."""
     evaluations = view.by_tokens(inputs.many("evaluations"))
     last = evaluations[-1] if evaluations else None
+    judged = evaluation.shown(inputs.store, evaluations, inputs.many("comparisons"))
     journal.progress("charts", 0, 1, "pages")
     page = render(
         title=config.title or inputs.label,
         inputs=inputs,
         last=last,
-        charts=draw(inputs, evaluations),
+        judged=judged,
+        charts=draw(inputs, evaluations, judged),
     )
     (out / PAGE).write_text(page, encoding="utf-8")
     journal.progress("charts", 1, 1, "pages")
@@ -40,12 +43,11 @@ def run(config: ReportConfig, inputs: Inputs, out: Path, journal: Journal) -> Fa
     )
 
 
-def draw(inputs: Inputs, evaluations: list[Artifact]) -> dict[str, str]:
+def draw(inputs: Inputs, evaluations: list[Artifact], judged: Mapping[str, Any]) -> dict[str, str]:
     """The charts of the page as inline SVG, by name; those for which there is nothing to show are left out."""
     from eval.charts.corpus import funnel
     from eval.charts.exports import export_forms
-    from eval.charts.frame import Point, as_svg
-    from eval.charts.scores import bits_per_byte, task_scores
+    from eval.charts.frame import as_svg
     from eval.charts.training import curves, learning_rate, loss_curve, throughput, time_spent
 
     steps = view.read_steps(inputs["pretrain"])
@@ -77,24 +79,13 @@ def draw(inputs: Inputs, evaluations: list[Artifact]) -> dict[str, str]:
             "Where the time of the training went",
         )
     corpus = inputs["corpus"].facts
-    for kind, panels in curation.funnels(corpus, inputs["tokens"].facts, inputs["tokenizer"].facts).items():
+    for kind, left in curation.funnels(corpus, inputs["tokens"].facts, inputs["tokenizer"].facts).items():
         figures[f"funnel_{kind}"] = (
-            funnel(corpus["funnel"]["steps"], panels),
+            funnel(corpus["funnel"]["steps"], left),
             f"Documents, bytes and tokens that each step of curation left, by {kind.removesuffix('s')}",
         )
-    scores, tasks = view.score_series(evaluations), view.task_series(evaluations)
-    if scores:
-        points = {domain: [Point(**point) for point in found] for domain, found in scores.items()}
-        figures["bits"] = (
-            bits_per_byte(points, evaluations[-1].facts["baselines"]),
-            "Bits per byte on held-out text over training",
-        )
-    if tasks:
-        points = {task: [Point(**point) for point in found] for task, found in tasks.items()}
-        latest = {task: score for artifact in evaluations for task, score in artifact.facts["tasks"].items()}
-        chance = {task: score["chance"] for task, score in latest.items()}
-        metric = {task: score["metric"] for task, score in latest.items()}
-        figures["tasks"] = task_scores(points, chance, metric), "Task scores over training"
+    if evaluations:
+        figures |= evaluation_charts.figures(evaluations, judged["tasks"], judged["artifact"])
     forms = [row for row in view.form_rows(inputs["export"]) if row["increase"] is not None]
     figures["forms"] = (
         export_forms(
@@ -107,104 +98,52 @@ def draw(inputs: Inputs, evaluations: list[Artifact]) -> dict[str, str]:
     return {name: as_svg(figure, label) for name, (figure, label) in figures.items()}
 
 
-def render(*, title: str, inputs: Inputs, last: Artifact | None, charts: dict[str, str]) -> str:
+def render(
+    *, title: str, inputs: Inputs, last: Artifact | None, judged: Mapping[str, Any], charts: dict[str, str]
+) -> str:
     """The page. Whatever comes from data is escaped; only the charts are taken as they are."""
-    from jinja2 import Environment, FileSystemLoader, StrictUndefined
     from markupsafe import Markup
 
-    environment = Environment(
-        loader=FileSystemLoader(TEMPLATES),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.filters |= {
-        "count": count,
-        "size": size,
-        "seconds": seconds,
-        "milliseconds": milliseconds,
-        "percent": percent,
-        "share": share,
-        "ratio": ratio,
-    }
+    from eval.charts.reading import AXES
+
     corpus, pretrain, export = inputs["corpus"].facts, inputs["pretrain"], inputs["export"]
     account = survival.account(pretrain)
-    return environment.get_template("page.html").render(
-        title=title,
-        charts={name: Markup(svg) for name, svg in items()},
-        pretrain=pretrain.facts,
-        speed=pretrain.manifest.measurements,
-        provenance=pretrain.manifest.provenance,
-        scores=view.score_rows(last),
-        evaluation=last.facts if last else None,
-        samples=export.facts["samples"],
-        data=curation.data_rows(corpus, inputs["tokens"].facts),
-        sources=curation.source_rows(corpus),
-        near=corpus["near_duplicates"],
-        funnel=corpus["funnel"],
-        left={kind: curation.left_rows(corpus, kind) for kind in ("domains", "languages")},
-        fold=curation.FOLD_ROWS,
-        languages=curation.language_rows(corpus),
-        drops=curation.drop_rows(corpus, curation.read_samples(inputs["corpus"])),
-        edits=curation.edit_rows(corpus),
-        pii=corpus["pii"],
-        tasks=curation.task_rows(corpus),
-        waived=corpus["decontamination"]["waived"],
-        mixture=curation.mixture_rows(inputs["plan"].facts, pretrain.facts),
-        tokenizer=inputs["tokenizer"].facts,
-        packing=view.packing_rows(pretrain.facts),
-        survival=account,
-        time_rows=survival.time_rows(account) if account else [],
-        settings=view.chosen_settings(pretrain),
-        plan=view.plan_rows(inputs["plan"].facts, pretrain),
-        warnings=inputs["plan"].facts["warnings"],
-        checks=json.loads((inputs["preflight"].path / CHECKS_FILE).read_text(encoding="utf-8")),
-        forms=view.form_rows(export),
-        lineage=view.lineage_rows(inputs),
+    return (
+        environment(TEMPLATES)
+        .get_template("page.html")
+        .render(
+            title=title,
+            charts={name: Markup(svg) for name, svg in charts.items()},
+            pretrain=pretrain.facts,
+            speed=pretrain.manifest.measurements,
+            provenance=pretrain.manifest.provenance,
+            scores=view.score_rows(last),
+            evaluation=last.facts if last else None,
+            judged=judged,
+            titles=AXES,
+            samples=export.facts["samples"],
+            data=curation.data_rows(corpus, inputs["tokens"].facts),
+            sources=curation.source_rows(corpus),
+            near=corpus["near_duplicates"],
+            funnel=corpus["funnel"],
+            left={kind: curation.left_rows(corpus, kind) for kind in ("domains", "languages")},
+            fold=curation.FOLD_ROWS,
+            languages=curation.language_rows(corpus),
+            drops=curation.drop_rows(corpus, curation.read_samples(inputs["corpus"])),
+            edits=curation.edit_rows(corpus),
+            pii=corpus["pii"],
+            tasks=curation.task_rows(corpus),
+            waived=corpus["decontamination"]["waived"],
+            mixture=curation.mixture_rows(inputs["plan"].facts, pretrain.facts),
+            tokenizer=inputs["tokenizer"].facts,
+            packing=view.packing_rows(pretrain.facts),
+            survival=account,
+            time_rows=survival.time_rows(account) if account else [],
+            settings=view.chosen_settings(pretrain),
+            plan=view.plan_rows(inputs["plan"].facts, pretrain),
+            warnings=inputs["plan"].facts["warnings"],
+            checks=json.loads((inputs["preflight"].path / CHECKS_FILE).read_text(encoding="utf-8")),
+            forms=view.form_rows(export),
+            lineage=view.lineage_rows(inputs),
+        )
     )
-
-
-def count(value: float | None) -> str:
-    """12,345; what was not measured is a dash."""
-    return "–" if value is None else f"{value:,.0f}"
-
-
-def size(num_bytes: float | None) -> str:
-    """Bytes in decimal units."""
-    if num_bytes is None:
-        return "–"
-    for unit, factor in (("TB", 1e12), ("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
-        if abs(num_bytes) >= factor:
-            return f"{num_bytes / factor:.2f} {unit}"
-    return f"{num_bytes:.0f} B"
-
-
-def seconds(value: float | None) -> str:
-    """3.2 s, or 1 h 02 min."""
-    if value is None:
-        return "–"
-    if value < 120:
-        return f"{value:.1f} s"
-    minutes = round(value / 60)
-    return f"{minutes} min" if minutes < 60 else f"{minutes // 60} h {minutes % 60:02d} min"
-
-
-def milliseconds(value: float) -> str:
-    """For what should be short: 12 ms, or as `seconds` does."""
-    return f"{1000 * value:.0f} ms" if value < 1 else seconds(value)
-
-
-def percent(share: float | None) -> str:
-    """A signed share in percent."""
-    return "–" if share is None else f"{share:+.2%}"
-
-
-def share(value: float) -> str:
-    """A share in percent."""
-    return f"{value:.2%}"
-
-
-def ratio(value: float | None) -> str:
-    """A number that is not a count; what was not measured is a dash."""
-    return "–" if value is None else f"{value:.2f}"

@@ -140,21 +140,18 @@ def score_series(evaluations: Sequence[Artifact]) -> dict[str, list[dict[str, fl
 
 
 def task_series(evaluations: Sequence[Artifact]) -> dict[str, list[dict[str, float]]]:
-    """{task: [{x, value, low, high}]} with one standard error to either side. Only scores of the task's latest version
-    are comparable, and shown.
+    """{task: [{x, value, low, high}]} with 95 % intervals, of no length where there are too few items. Only scores of
+    the task's latest version are comparable, and shown.
     """
+    from eval.charts.reading import interval
+
     latest = {task: score["version"] for artifact in evaluations for task, score in artifact.facts["tasks"].items()}
     series: dict[str, list[dict[str, float]]] = {}
     for artifact in evaluations:
         for task, score in sorted(artifact.facts["tasks"].items()):
             if score["version"] == latest[task]:
-                error = score["standard_error"] or 0.0
-                point = {
-                    "x": artifact.facts["model"]["tokens_seen"],
-                    "value": score["value"],
-                    "low": score["value"] - error,
-                    "high": score["value"] + error,
-                }
+                low, high = interval(score)
+                point = {"x": artifact.facts["model"]["tokens_seen"], "value": score["value"], "low": low, "high": high}
                 series.setdefault(task, []).append(point)
     return series
 

@@ -47,7 +47,7 @@ def test_a_document_costs_the_bits_of_its_tokens_after_the_end_of_another() -> N
 
 
 def score(bits: float, num_bytes: int) -> DocumentScore:
-    return DocumentScore(id="", num_bytes=num_bytes, num_tokens=1, num_bits=bits)
+    return DocumentScore(id="", text_hash="", num_bytes=num_bytes, num_tokens=1, num_bits=bits)
 
 
 def test_the_value_is_total_bits_over_total_bytes() -> None:

@@ -9,7 +9,8 @@ from lm_eval.tasks import TaskManager
 from data.errors import InputError
 from eval.harness import clustered_standard_error, encode_pair, load_task, run_suites
 from eval.scoring.scorer import Scorer
-from eval.suites import Suite, TaskDefinition, fixed_items
+from eval.suites import Suite, TaskDefinition
+from eval.tasks.make import make_items
 from tests.eval.stubs import END, BigramModel, PieceTokenizer, characters
 
 
@@ -134,7 +135,7 @@ def test_an_item_is_never_its_own_example(tmp_path: Path) -> None:
     run_suites(model, tokenizer, [suite(definition)], heldout=list, directory=tmp_path)
     texts = [tokenizer.decode(row) for row in model.model.inputs]
     assert len(texts) == 8, "two choices of four items"
-    for item in fixed_items(definition):
+    for item in make_items(definition, {}):
         right, wrong = item.choices[item.gold].rstrip(), item.choices[1 - item.gold].rstrip()
         asked = [text for text in texts if text.endswith((right, wrong))]
         assert [text.count(right) for text in asked if text.endswith(right)] == [1]

@@ -6,7 +6,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from eval.scoring.scorer import Scorer, windows
+from eval.scoring.scorer import Scorer
+from eval.scoring.windows import windows
 from tests.eval.stubs import END, BigramModel
 
 

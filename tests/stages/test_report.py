@@ -13,7 +13,7 @@ from stages.base import Job, execute
 from stages.curate.tables import SAMPLES
 from stages.pretrain.config import ModelConfig, PretrainConfig
 from stages.report import STAGE, ReportConfig, curation, view
-from stages.report.stage import count, seconds, size
+from stages.report.rendering import count, seconds, size
 from stages.report.training import machine_panels, norm_panels
 from stages.store import Artifact, Store
 from tests.stages.export.made import publish
@@ -65,7 +65,7 @@ class Page(HTMLParser):
 def test_the_page_is_whole_and_loads_nothing(artifacts: dict[str, tuple[Artifact, ...]]) -> None:
     source = (report(artifacts).path / "report.html").read_text(encoding="utf-8")
     page = Page(source)
-    assert page.open == [] and page.tags.count("svg") == 11
+    assert page.open == [] and page.tags.count("svg") == 17
     assert (
         "script" not in page.tags and "link" not in page.tags and "img" not in page.tags and "iframe" not in page.tags
     )

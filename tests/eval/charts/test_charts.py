@@ -2,26 +2,50 @@ import xml.etree.ElementTree as ElementTree
 
 import pytest
 
+from eval.charts.compared import Difference, Drop, differences, drops
 from eval.charts.corpus import funnel
 from eval.charts.exports import export_forms
 from eval.charts.frame import INK, Point, as_svg
-from eval.charts.scores import bits_per_byte, task_scores
+from eval.charts.history import over_time
+from eval.charts.scaling import bits_by_tokens, gain_per_doubling
+from eval.charts.scores import BIGRAM, CHANCE, PROMOTED, Score, bits_per_byte, score_lines, task_scores
 from eval.charts.training import curves, learning_rate, loss_curve, throughput, time_spent
+from eval.charts.trend import fit
 
 POINTS = [Point(x=1e6 * i, value=3 - i / 5, low=2.9 - i / 5, high=3.2 - i / 5) for i in (3, 1, 2)]
+HALVING = [Point(x=2.0**n, value=3 * 2 ** (-n / 4), low=0, high=9) for n in range(10, 15)]
+RUNS = [f"run {n}" for n in range(9)]
 FIGURES = {
     "loss": lambda: loss_curve(range(1, 1001), [9 / i for i in range(1, 1001)], [(500, 3.0), (1000, 2.5)]),
     "rate": lambda: learning_rate([1, 2], [0.1, 0.2], [1.0, 0.0]),
     "rate of fp16": lambda: learning_rate([1, 2, 3], [0.1, 0.2, 0.3], [None, 2.0, 1.0]),
     "throughput": lambda: throughput([1, 2, 3], [10.0, 12.0, 11.0]),
-    "norms": lambda: curves(
-        {"a": {"x": ([1, 2], [0.1, 3.0]), "y": ([2], [1.0])}, "b": {"x": ([1], [2])}}, log=True
-    ),
+    "norms": lambda: curves({"a": {"x": ([1, 2], [0.1, 3.0]), "y": ([2], [1.0])}, "b": {"x": ([1], [2])}}, log=True),
     "shares": lambda: curves({"mfu": {"": ([1, 2], [0.1, 0.0])}}, log=False),
-    "bits": lambda: bits_per_byte(
-        {"code": POINTS, "a <b> & $c": POINTS[:1]}, {"code": {"gzip-9": 2.5, "zstd": 2.4}}
+    "bits": lambda: bits_per_byte({"code": POINTS, "a <b> & $c": POINTS[:1]}, {"code": {"gzip-9": 2.5, "zstd": 2.4}}),
+    "tasks": lambda: task_scores({"x": POINTS, "y": POINTS}, {"x": {CHANCE: 0.5, PROMOTED: 0.75}}, {"x": "acc"}),
+    "score lines": lambda: score_lines(
+        {
+            "acc": [Score(name="a $b$", value=0.5, low=0.4, high=0.7, marks={CHANCE: 0.25, BIGRAM: 0.3})],
+            "bits": [Score(name=f"task {n}", value=n, low=n, high=n) for n in range(40)],
+        }
     ),
-    "tasks": lambda: task_scores({"x": POINTS, "y": POINTS}, {"x": 0.5, "y": None}, {"x": "acc"}),
+    "differences": lambda: differences(
+        {
+            "acc": [
+                Difference(name="a $b$", value=-0.2, low=-0.3, high=-0.1, verdict="regressed", detectable=0.07),
+                Difference(name="b", value=0.0, low=0.0, high=0.0, verdict="no_difference"),
+            ],
+            "seconds": [Difference(name="c", value=0.2, low=0.1, high=0.3, verdict="improved")],
+        }
+    ),
+    "drops": lambda: drops({"acc": [Drop(name="typos", clean=0.8, perturbed=0.6, low=0.5, high=0.7, worst_group=0.4)]}),
+    "scaling": lambda: bits_by_tokens({"$a$": HALVING, "b": HALVING[:2]}, {"$a$": fit(HALVING, logarithmic=True)}),
+    "gains": lambda: gain_per_doubling({"$a$": fit(HALVING, logarithmic=False)}),
+    "history": lambda: over_time(
+        {"$a$": {f"run {n}": [Point(x=1.7e9 + n, value=n, low=n, high=n + 1)] for n in range(9)}}, [1.7e9], RUNS
+    ),
+    "history of a moment": lambda: over_time({"a": {"run 1": POINTS[:1]}}, [], RUNS),
     "funnel": lambda: funnel(
         ["read", "clean"],
         {"documents": {"a $b$": [90, 9], "c": [10, 0]}, "bytes": {"a $b$": [9e6, 5e6], "c": [1e6, 0]}},
@@ -55,7 +79,11 @@ def test_axes_have_units_and_series_have_names() -> None:
     assert "nats per token" in loss and "step" in loss and "held-out" in loss
     bits = text_of(as_svg(FIGURES["bits"](), ""))
     assert "bits per byte" in bits and "tokens seen" in bits and "gzip-9" in bits and "a <b> & $c" in bits
-    assert "chance, 0.5" in text_of(as_svg(FIGURES["tasks"](), ""))
+    tasks = text_of(as_svg(FIGURES["tasks"](), ""))
+    assert all(name in tasks for name in ("model, 95 % interval", "chance", "promoted baseline", "acc", "tokens seen"))
+    compared = text_of(as_svg(FIGURES["differences"](), ""))
+    assert all(name in compared for name in ("regressed", "no difference shown", "would be missed", "better", "worse"))
+    assert "others" in text_of(as_svg(FIGURES["history"](), "")), "runs beyond the colours share one"
     assert "q4 (refused)" in text_of(as_svg(FIGURES["forms"](), ""))
 
 

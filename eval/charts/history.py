@@ -1,0 +1,58 @@
+"""Charts of scores over days: of many trainings, in one picture."""
+
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from eval.charts.frame import PINK, REST, REST_COLOR, STACK_COLORS, Point, figure_of, legend_below, name_axes, plain
+from eval.charts.scores import PANEL_INCHES, PROMOTED
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+MARKERS = ("o", "s", "^", "D", "v", "P")
+
+
+def over_time(
+    panels: Mapping[str, Mapping[str, Sequence[Point]]], promoted: Sequence[float], labels: Sequence[str]
+) -> "Figure":
+    """A panel for each score: its values by date, a series for each label. x and `promoted`, the times at which a
+    baseline was promoted: seconds since 1970. labels: the order in which they have colours; those beyond the colours
+    share one.
+    """
+    from matplotlib.dates import AutoDateLocator, ConciseDateFormatter, date2num
+
+    figure, found = figure_of(len(panels), columns=3, row_inches=PANEL_INCHES)
+    for axes, (title, series) in zip(found, panels.items(), strict=True):
+        for number, label in enumerate(labels):
+            points = sorted(series.get(label, ()), key=lambda point: point.x)
+            if not points:
+                continue
+            own = number < len(STACK_COLORS)
+            whiskers = [
+                [max(point.value - point.low, 0.0) for point in points],
+                [max(point.high - point.value, 0.0) for point in points],
+            ]
+            dates = date2num([datetime.fromtimestamp(point.x, UTC) for point in points])
+            axes.errorbar(
+                dates, [point.value for point in points], yerr=whiskers,
+                color=STACK_COLORS[number] if own else REST_COLOR, marker=MARKERS[number] if own else ".",
+                markersize=4, linewidth=1.1, capsize=2, elinewidth=0.8, label=plain(label) if own else REST,
+            )  # fmt: skip
+        for time in promoted:
+            axes.axvline(
+                float(date2num(datetime.fromtimestamp(time, UTC))),
+                color=PINK,
+                linestyle="-.",
+                linewidth=1.1,
+                label=PROMOTED,
+            )
+        axes.xaxis_date()
+        locator = AutoDateLocator(minticks=2, maxticks=4)
+        axes.xaxis.set_major_locator(locator)
+        axes.xaxis.set_major_formatter(ConciseDateFormatter(locator))
+        axes.xaxis.get_offset_text().set(color="none")
+        name_axes(axes, title, "", "")
+        axes.locator_params(axis="y", nbins=5)
+    legend_below(figure)
+    return figure

@@ -1,0 +1,73 @@
+"""Items of two evaluations in pairs, or the sentence that says why a task cannot be compared."""
+
+import math
+from dataclasses import dataclass
+
+from eval.compare.evaluation import Evaluation
+from eval.results import ItemResult
+
+
+class NotComparable(Exception):  # noqa: N818 - it tells of no fault
+    """Scores of two evaluations that do not mean the same; the message is a sentence that says why."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pair:
+    """The same item in both."""
+
+    candidate: ItemResult
+    baseline: ItemResult
+
+    @property
+    def change(self) -> float:
+        """Candidate less baseline, times the item's weight."""
+        return (self.candidate.score - self.baseline.score) * self.baseline.weight
+
+
+@dataclass(frozen=True, kw_only=True)
+class Paired:
+    """The pairs of a task by item, and how many items only one of the two holds: one was asked more of them."""
+
+    pairs: tuple[Pair, ...]
+    num_unpaired: int
+
+
+def require_same_meaning(candidate: Evaluation, baseline: Evaluation, name: str) -> None:
+    """Raise NotComparable unless a task that both hold was defined and asked in one way."""
+    ours, theirs = candidate.tasks[name], baseline.tasks[name]
+    for what, a, b in (
+        ("definition has version", ours.version, theirs.version),
+        ("metric is", ours.metric, theirs.metric),
+        ("number of solved examples is", ours.shots, theirs.shots),
+        ("better scores are", *("higher" if task.higher_is_better else "lower" for task in (ours, theirs))),
+    ):
+        if a != b:
+            raise NotComparable(f"its {what} {a} in the candidate and {b} in the baseline")
+    if (ours.through_harness or theirs.through_harness) and candidate.harness != baseline.harness:
+        raise NotComparable(f"lm-eval {candidate.harness} asked the candidate and {baseline.harness} the baseline")
+    if ours.per_token and candidate.tokenizer != baseline.tokenizer:
+        raise NotComparable("its score counts tokens, and the two models have different tokenizers")
+    if ours.measured and candidate.machine != baseline.machine:
+        raise NotComparable(
+            f"the candidate was measured on {candidate.machine or 'an unknown machine'}, "
+            f"the baseline on {baseline.machine or 'an unknown machine'}"
+        )
+
+
+def pair_items(candidate: Evaluation, baseline: Evaluation, name: str) -> Paired:
+    """The items that both evaluations hold of a task. Raises NotComparable if there are none, or if one of them asks
+    or weighs something else.
+    """
+    ours = {item.item: item for item in candidate.tasks[name].items}
+    theirs = {item.item: item for item in baseline.tasks[name].items}
+    pairs = tuple(Pair(candidate=ours[item], baseline=theirs[item]) for item in sorted(ours.keys() & theirs.keys()))
+    if not pairs:
+        raise NotComparable("the two have no item in common")
+    asked = sum(pair.candidate.prompt_hash != pair.baseline.prompt_hash for pair in pairs)
+    if asked:
+        why = ", since their held-out text is of different corpora" if candidate.corpus != baseline.corpus else ""
+        raise NotComparable(f"{asked} of {len(pairs)} items ask something else in the two{why}")
+    weighed = sum(not math.isclose(pair.candidate.weight, pair.baseline.weight) for pair in pairs)
+    if weighed:
+        raise NotComparable(f"{weighed} of {len(pairs)} items have different weights in the two")
+    return Paired(pairs=pairs, num_unpaired=len(ours) + len(theirs) - 2 * len(pairs))

@@ -1,0 +1,1 @@
+"""Time, memory and energy: what a model costs whoever runs it."""

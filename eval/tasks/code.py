@@ -1,0 +1,64 @@
+"""Items from held-out programs: files of Python among the held-out documents."""
+
+import keyword
+import random
+import re
+from collections.abc import Iterator, Sequence
+
+from eval.tasks.items import Frame, Item, exchanged
+
+CONTEXT_LINES = 3
+PLACES_PER_DOCUMENT = 12
+LINE_CHARACTERS = range(8, 60)
+NAME = re.compile(r"(?<![\w'\"])[a-z_][a-z_0-9]{2,}(?!\w)")
+
+
+def _places(documents: Sequence[tuple[str, str]], rng: random.Random) -> list[tuple[str, str, str]]:
+    """(document, lines before, line) of programs, some of each, in an order drawn from `rng`."""
+    found = []
+    for identity, text in documents:
+        if not identity.endswith(".py"):
+            continue
+        lines = text.split("\n")
+        places = [
+            i
+            for i in range(CONTEXT_LINES, len(lines))
+            if all(line.strip() for line in lines[i - CONTEXT_LINES : i + 1])
+            and len(lines[i].strip()) in LINE_CHARACTERS
+            and not lines[i].lstrip().startswith(("#", '"', "'"))
+        ]
+        for i in rng.sample(places, min(PLACES_PER_DOCUMENT, len(places))):
+            found.append((identity, "".join(line + "\n" for line in lines[i - CONTEXT_LINES : i]), lines[i]))
+    rng.shuffle(found)
+    return found
+
+
+def code_line(documents: Sequence[tuple[str, str]], rng: random.Random) -> Iterator[Item]:
+    """The next line at two places of programs, each also at the other: equally long, and equally deep."""
+    waiting: dict[tuple[int, int], Frame] = {}
+    for identity, before, line in _places(documents, rng):
+        frame = Frame(before=before, answer=line, after="\n", cluster=identity)
+        shape = (len(line) // 4, len(line) - len(line.lstrip()))
+        other = waiting.pop(shape, None)
+        if other is None or other.answer == line:
+            waiting[shape] = frame
+        else:
+            yield from exchanged([other, frame], rng)
+
+
+def code_name(documents: Sequence[tuple[str, str]], rng: random.Random) -> Iterator[Item]:
+    """A name in a line, and an equally long name of another line, each also in the other."""
+    waiting: dict[int, Frame] = {}
+    for identity, before, line in _places(documents, rng):
+        names = [match for match in NAME.finditer(line) if not keyword.iskeyword(match.group())]
+        if not names:
+            continue
+        name = rng.choice(names)
+        frame = Frame(
+            before=before + line[: name.start()], answer=name.group(), after=line[name.end() :] + "\n", cluster=identity
+        )
+        other = waiting.pop(len(name.group()), None)
+        if other is None or other.answer == frame.answer:
+            waiting[len(name.group())] = frame
+        else:
+            yield from exchanged([other, frame], rng)

@@ -1,0 +1,93 @@
+"""Whoever is to be told of an alert is told: through Prefect's blocks, and by an event on its server.
+
+The ledger (stages/alerts.py) decides and remembers. A channel that cannot be reached is tried again a few times, and
+then by whatever looks next.
+"""
+
+import asyncio
+import inspect
+from collections.abc import Sequence
+from contextlib import AsyncExitStack
+from dataclasses import asdict
+from time import time
+from typing import Any
+
+import flows.environment  # noqa: F401  (first: Prefect reads its settings when it is imported)
+
+# isort: split
+from prefect.blocks import notifications  # noqa: F401  (their blocks can be loaded by name once they are known)
+from prefect.blocks.core import Block
+from prefect.blocks.webhook import Webhook
+from prefect.events import emit_event
+from prefect.logging import get_logger
+from prefect.runtime import flow_run
+from prefect.settings import PREFECT_API_URL, PREFECT_UI_URL
+
+from stages.alerts import Ledger, Look, Notice
+from stages.store import Store
+
+EVENTS = "prefect-events"  # the channel that is always there
+RETRY_DELAYS_SECONDS = (1.0, 5.0)
+
+
+async def tell(store: Store, looks: Sequence[Look], blocks: Sequence[str]) -> tuple[Notice, ...]:
+    """Write down what `looks` change and deliver all that is still to be told. `blocks`: of Prefect, as type/name.
+    Returns the new notices; that a channel has not taken one is logged, and raises nothing."""
+    ledger, channels = Ledger(store.root, clock=time), (EVENTS, *blocks)
+    made = ledger.record(looks, link=run_url(), channels=channels)
+    async with AsyncExitStack() as stack:
+        lock = ledger.delivering()
+        await asyncio.to_thread(lock.__enter__)
+        stack.callback(lock.__exit__, None, None, None)
+        await _deliver(ledger, channels)
+    return made
+
+
+async def _deliver(ledger: Ledger, channels: Sequence[str]) -> None:
+    broken: set[str] = set()
+    for notice, channel in ledger.known().pending(channels):
+        if channel in broken:
+            continue
+        try:
+            await _send(notice, channel)
+        except Exception as error:  # of any block: a receiver that is away must not stop an evaluation
+            broken.add(channel)
+            get_logger("alerts").warning("%s has not taken %r: %s", channel, notice.title, error)
+        else:
+            ledger.delivered(notice, channel)
+
+
+async def _send(notice: Notice, channel: str) -> None:
+    if channel == EVENTS:
+        resource = {"prefect.resource.id": f"longhaul.alert.{notice.label}"}
+        emit_event(f"alert.{notice.state}", resource=resource, payload=message(notice))
+        return
+    for delay in (*RETRY_DELAYS_SECONDS, None):
+        try:
+            return await _call(await Block.aload(channel), notice)
+        except Exception:
+            if delay is None:
+                raise
+            await asyncio.sleep(delay)
+
+
+async def _call(block: Any, notice: Notice) -> None:
+    """Raises what the block raises, and for an answer that says no."""
+    if isinstance(block, Webhook):
+        (await block.call(message(notice))).raise_for_status()
+        return
+    with block.raise_on_failure():
+        sent = block.notify(f"{notice.text}\n\n{notice.link}".strip(), notice.title)
+        if inspect.isawaitable(sent):
+            await sent
+
+
+def message(notice: Notice) -> dict[str, Any]:
+    """What a webhook receives, as JSON."""
+    return {"id": notice.id, "title": notice.title, "text": notice.text, **asdict(notice)}
+
+
+def run_url() -> str:
+    """Where Prefect's UI shows this flow run; empty outside one, or without a server."""
+    site = PREFECT_UI_URL.value() or (PREFECT_API_URL.value() or "").removesuffix("/api")
+    return f"{site}/runs/flow-run/{flow_run.id}" if site and flow_run.id else ""

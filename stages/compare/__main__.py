@@ -1,0 +1,9 @@
+"""Compare every evaluation of a recipe with its baseline, or the two that are named.
+
+Run: python -m stages.compare RECIPE [--input candidate=EVALUATION --input baseline=BASELINE]
+"""
+
+from stages.cli import main
+from stages.compare import STAGE
+
+main(STAGE)

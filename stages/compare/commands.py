@@ -1,0 +1,51 @@
+"""`python -m stages promote` and `python -m stages baselines`."""
+
+import argparse
+import re
+from typing import Any
+
+from data.errors import InputError
+from stages.cli import add_root_argument
+from stages.compare.baselines import current, promote, promoted
+from stages.store import Store
+
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
+
+
+def add_baseline_commands(commands: "argparse._SubParsersAction[Any]") -> None:
+    """Add both; each sets `command`, a function of the parsed arguments."""
+    promotion = commands.add_parser(
+        "promote", help="make an evaluation the baseline with which later models are compared"
+    )
+    promotion.add_argument("evaluation", help="key, first digits of it, name or path")
+    promotion.add_argument("--name", default="main", help="of the baseline, of which the newest counts (default: main)")
+    promotion.add_argument("--note", default="", help="what it is promoted for; kept with it")
+    promotion.set_defaults(command=_promote)
+
+    listing = commands.add_parser("baselines", help="the evaluations that were promoted, and which of them count")
+    listing.add_argument("name", nargs="?", default="", help="only those of this name")
+    listing.set_defaults(command=_list)
+
+    for command in (promotion, listing):
+        add_root_argument(command)
+
+
+def _promote(arguments: argparse.Namespace) -> None:
+    if not NAME.fullmatch(arguments.name):
+        raise InputError(f"--name {arguments.name!r}: use letters, digits, and _ . - after the first, at most 64")
+    store = Store(arguments.root)
+    artifact = promote(store, store.lookup(arguments.evaluation), arguments.name, arguments.note)
+    print(f"{arguments.name} {artifact.facts['serial']}: evaluation {artifact.facts['evaluation']}, {artifact.path}")
+
+
+def _list(arguments: argparse.Namespace) -> None:
+    store = Store(arguments.root)
+    for artifact in promoted(store, arguments.name):
+        facts, made = artifact.facts, artifact.manifest.provenance
+        model = facts["of"]["model"]
+        newest = current(store, facts["name"])
+        counts = newest is not None and newest.key == artifact.key
+        print(
+            f"{facts['name']} {facts['serial']}  {'current' if counts else 'earlier'}  {made['finished']}  "
+            f"{made['promoted_by']}  {model['stage']} {model['key']}  {made['note']}".rstrip()
+        )

@@ -1,0 +1,25 @@
+"""What a recipe says about how evaluations are compared (`[compare]`)."""
+
+from pydantic import Field
+
+from stages.config import StageConfig, runtime
+
+
+class CompareConfig(StageConfig):
+    """When a difference is a regression."""
+
+    level: float = Field(
+        0.01,
+        gt=0,
+        lt=0.5,
+        description="Largest chance that any task of a comparison of two equal models is said to differ",
+    )
+    bits_per_byte_threshold: float = Field(
+        0.01, ge=0, description="Least rise of a domain's bits per byte that is a regression, if it is significant too"
+    )
+    most_flips: int = Field(20, ge=1, description="Items kept of each task and direction, those that moved most")
+    baseline: str = runtime(
+        "main",
+        pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$",
+        description="Name of the promoted baseline that finished models are compared with",
+    )

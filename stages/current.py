@@ -1,0 +1,37 @@
+"""The model that a recipe stands for now. Pure over manifests."""
+
+from stages.resolve import MissingInput, Resolver
+from stages.store import Artifact
+
+
+def current_model(resolver: Resolver) -> Artifact:
+    """The exported model of a recipe if it is there, else its last healthy checkpoint. Raises MissingInput for a recipe
+    that has neither."""
+    try:
+        checkpoints = resolver.derived("checkpoint")
+    except MissingInput:
+        checkpoints = []
+    if not checkpoints:
+        raise MissingInput("this recipe has no healthy checkpoint yet: run `python -m stages.pretrain RECIPE` first")
+    try:
+        return resolver.found("export")[0]
+    except MissingInput:
+        return checkpoints[-1]
+
+
+def evaluation_of(resolver: Resolver, model: Artifact) -> Artifact | None:
+    """What the recipe's evaluation of a model has found, if it is there."""
+    return resolver.store.find("evaluate", resolver.job("evaluate", model=model).key)
+
+
+def is_newest(resolver: Resolver, model: Artifact) -> bool:
+    """Whether no later checkpoint of the same training has been evaluated: an evaluation that comes late says nothing
+    about how things stand now."""
+    parent = model.manifest.config.get("parent")
+    if model.stage != "checkpoint" or parent is None:
+        return True
+    return not any(
+        other.facts["step"] > model.facts["step"] and evaluation_of(resolver, other)
+        for other in resolver.store.all("checkpoint")
+        if other.manifest.config.get("parent") == parent
+    )
