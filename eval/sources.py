@@ -48,7 +48,7 @@ class Source:
     texts: str = ""
     settings: type[Settings] = Settings
     per_token: bool = False
-    through_harness: bool = True
+    through_harness: bool = False
 
     def run(
         self, suite: "Suite", task: "TaskDefinition", subject: "Subject", progress: "Progress | None"
@@ -70,12 +70,12 @@ def _function(name: str) -> Any:
 
 
 SOURCES: dict[str, Source] = {
-    "template": Source(runner="eval.tasks.run:run_task", texts="eval.tasks.templates:fixed_texts"),
-    "heldout": Source(runner="eval.tasks.run:run_task"),
-    "lm_eval": Source(runner="eval.harness:run_task"),
-    "bits_per_byte": Source(
-        runner="eval.regression.heldout_bits:run_task", settings=HeldoutBitsSettings, through_harness=False
+    "template": Source(
+        runner="eval.tasks.run:run_task", texts="eval.tasks.templates:fixed_texts", through_harness=True
     ),
+    "heldout": Source(runner="eval.tasks.run:run_task", through_harness=True),
+    "lm_eval": Source(runner="eval.harness:run_task", through_harness=True),
+    "bits_per_byte": Source(runner="eval.regression.heldout_bits:run_task", settings=HeldoutBitsSettings),
     "perturbed": Source(
         runner="eval.robustness.perturbed:run_task",
         texts="eval.robustness.perturbed:fixed_texts",

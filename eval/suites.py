@@ -10,7 +10,7 @@ import hashlib
 import importlib.util
 import json
 import tomllib
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from importlib import metadata
 from pathlib import Path
 from typing import Any, Literal
@@ -23,7 +23,7 @@ from eval.sources import SOURCES, Settings
 from eval.tasks.heldout import GENERATORS as HELDOUT_GENERATORS
 from eval.tasks.templates import GENERATORS as TEMPLATE_GENERATORS
 
-GENERATORS = {"template": TEMPLATE_GENERATORS, "heldout": HELDOUT_GENERATORS}
+GENERATORS: dict[str, Collection[str]] = {"template": TEMPLATE_GENERATORS, "heldout": HELDOUT_GENERATORS}
 SUITES_DIRECTORY = Path(__file__).parent / "suites"
 NO_HARNESS = (
     "suites.names: tasks are read and scored with lm-eval, which is not installed here: `pip install lm-eval`, or set "

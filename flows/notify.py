@@ -30,7 +30,7 @@ EMITTED_KINDS = frozenset(
         "metric.missing",
     }
 )
-UNLOGGED_KINDS = frozenset({"metric", "progress"})
+UNLOGGED_KINDS = frozenset({"metric", "progress", "evaluation.regressed"})  # the last one holds items, and is an event
 
 
 class Notifier:

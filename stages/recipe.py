@@ -15,6 +15,8 @@ from pydantic import Field, ValidationError, model_validator
 from pydantic_core import ErrorDetails
 
 from data.errors import InputError
+from stages.adopt import STAGE as ADOPT
+from stages.adopt import AdoptConfig
 from stages.alerts import AlertsConfig
 from stages.base import Stage
 from stages.compare import STAGE as COMPARE
@@ -49,6 +51,7 @@ STAGES: dict[str, Stage] = {
         PLAN,
         PREFLIGHT,
         PRETRAIN,
+        ADOPT,
         EVALUATE,
         COMPARE,
         EXPORT,
@@ -79,6 +82,7 @@ class Recipe(StageConfig):
     plan: PlanConfig = Field(default=PlanConfig(), description="Arithmetic before anything is spent")
     preflight: PreflightConfig = Field(default=PreflightConfig(), description="Checks that gate the training")
     pretrain: PretrainConfig = Field(default=PretrainConfig(), description="The training")
+    adopt: AdoptConfig = Field(default=AdoptConfig(), description="A model trained elsewhere, to be judged too")
     evaluate: EvaluateConfig = Field(default=EvaluateConfig(), description="Scores of every healthy checkpoint")
     compare: CompareConfig = Field(default=CompareConfig(), description="When a score has become worse")
     export: ExportConfig = Field(default=ExportConfig(), description="The forms in which the model ships")

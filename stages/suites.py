@@ -9,11 +9,12 @@ class SuitesConfig(StageConfig):
     """What the model will be asked, and so what its training text must not hold."""
 
     names: tuple[str, ...] = Field(
-        ("core",),
+        ("core", "regression"),
         description="Suites for every healthy checkpoint: names of shipped ones, or paths of .toml files",
     )
     last_names: tuple[str, ...] = Field(
-        (), description="Suites besides for the last checkpoint, for exported models and for adopted ones"
+        ("long_tail", "safety", "efficiency"),
+        description="Suites besides for the last checkpoint, for exported models and for adopted ones",
     )
     waived_tasks: tuple[str, ...] = Field(
         (),

@@ -65,9 +65,38 @@ def test_modules_that_commands_run_exist() -> None:
         assert importlib.util.find_spec(module), module
 
 
+def test_what_the_page_on_evaluation_shows_can_be_run(tmp_path: Path) -> None:
+    """Its commands are there with the options that it gives them, its tables are valid, its fields exist."""
+    page = (REPOSITORY / "docs/evaluation.md").read_text()
+    lines = re.findall(r"^python -m (\S+) ?([^#\n]*)", page, re.MULTILINE)
+    commands = {
+        (module, *re.findall(r"^([a-z]+)\b", words)) if module in ("stages", "flows.evaluation") else (module,)
+        for module, words in lines
+    }
+    helps = {
+        command: subprocess.run(
+            [sys.executable, "-m", *command, "--help"], cwd=REPOSITORY, capture_output=True, text=True, check=True
+        ).stdout
+        for command in commands
+    }
+    for module, words in lines:
+        shown = next(text for command, text in helps.items() if command == (module, *words.split()[: len(command) - 1]))
+        assert all(option in shown for option in re.findall(r"--[a-z-]+", words)), (module, words)
+    recipe = load(_written(tmp_path, re.findall(r"^```toml\n(.*?)^```", page, re.MULTILINE | re.DOTALL)))
+    for table, field in re.findall(r"`(adopt|evaluate|compare|alerts|pretrain|suites)\.(?!jsonl)(\w+)", page):
+        assert field in type(getattr(recipe, table)).model_fields, f"{table}.{field}"
+
+
+def _written(folder: Path, tables: list[str]) -> Path:
+    path = folder / "shown.toml"
+    path.write_text('name = "shown"\n' + "\n".join(tables))
+    return path
+
+
 def test_make_targets_exist() -> None:
     makefile = (REPOSITORY / "Makefile").read_text()
-    for target in re.findall(r"\bmake ([a-z-]+)", README):
+    pages = (README, (REPOSITORY / "docs/evaluation.md").read_text())
+    for target in (target for page in pages for target in re.findall(r"\bmake ([a-z-]+)", page)):
         name = "bench-%" if target.startswith("bench-") else target
         assert re.search(rf"^{re.escape(name)}:", makefile, re.MULTILINE), target
         if name == "bench-%":

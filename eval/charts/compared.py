@@ -35,7 +35,8 @@ class Difference:
 
 @dataclass(frozen=True, kw_only=True)
 class Drop:
-    """A task as it is and perturbed. low, high: 95 % interval of `perturbed`."""
+    """A task as it is and perturbed. low, high: of `perturbed`, given `clean`. worst_group: the score of the
+    group that loses most."""
 
     name: str
     clean: float
@@ -84,12 +85,12 @@ def drops(panels: Mapping[str, Sequence[Drop]]) -> "Figure":
             whiskers = [[max(task.perturbed - task.low, 0.0)], [max(task.high - task.perturbed, 0.0)]]
             axes.errorbar(
                 [task.perturbed], [place], xerr=whiskers, color=RED, marker="o", markersize=5, capsize=2.5,
-                elinewidth=1.1, linestyle="none", label="perturbed, 95 % interval",
+                elinewidth=1.1, linestyle="none", label="perturbed, 95 % interval of the drop",
             )  # fmt: skip
             if task.worst_group is not None:
                 axes.plot(
                     [task.worst_group], [place], color=INK, marker="x", markersize=6, linestyle="none",
-                    label="its worst group",
+                    label="the group that loses most",
                 )  # fmt: skip
         lines_of(axes, [task.name for task in found])
         from_zero_to_one(axes, [value for task in found for value in (task.clean, task.perturbed, task.low, task.high)])

@@ -10,6 +10,7 @@ from eval.charts.scores import PANEL_INCHES, PROMOTED
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+LEAST_MARGIN_SECONDS = 3600.0
 MARKERS = ("o", "s", "^", "D", "v", "P")
 
 
@@ -22,6 +23,10 @@ def over_time(
     """
     from matplotlib.dates import AutoDateLocator, ConciseDateFormatter, date2num
 
+    every = [point.x for series in panels.values() for points in series.values() for point in points]
+    first, last = min([*every, *promoted]), max([*every, *promoted])
+    margin = max((last - first) * 0.05, LEAST_MARGIN_SECONDS)
+    ends = [float(date2num(datetime.fromtimestamp(end, UTC))) for end in (first - margin, last + margin)]
     figure, found = figure_of(len(panels), columns=3, row_inches=PANEL_INCHES)
     for axes, (title, series) in zip(found, panels.items(), strict=True):
         for number, label in enumerate(labels):
@@ -48,6 +53,7 @@ def over_time(
                 label=PROMOTED,
             )
         axes.xaxis_date()
+        axes.set_xlim(*ends)
         locator = AutoDateLocator(minticks=2, maxticks=4)
         axes.xaxis.set_major_locator(locator)
         axes.xaxis.set_major_formatter(ConciseDateFormatter(locator))

@@ -1,6 +1,7 @@
 """An evaluation and a comparison as Markdown, for an artifact in a UI: tables, and one picture as a `data:` URI."""
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from eval.charts.compared import VERDICTS
@@ -9,13 +10,14 @@ from eval.charts.frame import as_data_uri
 from eval.charts.reading import AXES, Facts, compared_tasks, differences, tasks_by_axis
 from eval.charts.scores import BIGRAM, CHANCE, score_lines
 
-MOST_FLIPS, MOST_CHARACTERS = 10, 160
+MOST_FLIPS, FLIPS_OF_A_TASK, MOST_CHARACTERS = 12, 4, 160
 
 
 def evaluation_markdown(facts: Facts, measurements: Facts) -> str:
     """Of `facts` and `measurements` of an evaluation: what came out on each axis, and how sure it is."""
     model = facts["model"]
-    parts = [f"# Evaluation of {model['stage']} `{model['key']}`", _seen(model)]
+    form = f" as {model['form']}" if model["form"] else ""
+    parts = [f"# Evaluation of {model['stage']} `{model['key']}`{form}", _seen(model)]
     bits = facts["bits_per_byte"]
     if bits:
         names = list(dict.fromkeys(name for values in facts["baselines"].values() for name in values))
@@ -36,7 +38,7 @@ def evaluation_markdown(facts: Facts, measurements: Facts) -> str:
                 _plain(task.name),
                 _plain(task.facts["metric"]),
                 _number(task.score.value),
-                f"{_number(task.score.low)} to {_number(task.score.high)}",
+                _interval(task.facts["low"], task.facts["high"]),
                 _number(task.score.marks.get(CHANCE)),
                 _number(task.score.marks.get(BIGRAM)),
                 f"{task.facts['num_items']} in {task.facts['num_clusters']}",
@@ -52,12 +54,12 @@ def evaluation_markdown(facts: Facts, measurements: Facts) -> str:
 
 def comparison_markdown(facts: Facts, measurements: Facts, flips: Iterable[Facts] = ()) -> str:
     """Of `facts` and `measurements` of a comparison: the verdict, each task's difference, and what could not be
-    compared. flips: rows of its flips.parquet, of which the first are shown.
+    compared. flips: rows of its flips.parquet, of which some are shown.
     """
     baseline = facts["baseline"]
     against = f"baseline {baseline['name']} no. {baseline['serial']}" if baseline["name"] else "the evaluation"
     parts = [
-        f"# {verdict_words(facts, measurements)}",
+        f"# {_plain(verdict_words(facts, measurements))}",
         f"{facts['candidate']['stage']} `{facts['candidate']['model']}` against {against} (`{baseline['model']}`). A "
         f"task has regressed if it is worse by more than its threshold and significantly so at the level "
         f"{facts['level']:g}, corrected for the number of tasks.",
@@ -71,14 +73,14 @@ def comparison_markdown(facts: Facts, measurements: Facts, flips: Iterable[Facts
                 _plain(name),
                 VERDICTS[task["verdict"]][2],
                 *(_number(task[part]) for part in ("baseline", "candidate", "difference")),
-                f"{_number(task['low'])} to {_number(task['high'])}",
+                _interval(task["low"], task["high"]),
                 _number(task["p_corrected"]),
                 _number(task["minimal_detectable_difference"]),
             ]
             for name, task in compared_tasks(facts, measurements)
         ]
         parts.append(_table(head, rows))
-    shown = list(flips)[:MOST_FLIPS]
+    shown = _worst_first(flips, [*facts["regressed"], *measurements.get("regressed", ())])
     if shown:
         head = ["task", "item", "baseline", "candidate"]
         parts += ["## Items that changed", _table(head, [_flip(row) for row in shown])]
@@ -97,6 +99,20 @@ def verdict_words(facts: Facts, measurements: Facts) -> str:
     if improved:
         return f"Improved: {', '.join(improved)}; nothing regressed"
     return "No difference shown" if facts["tasks"] or measurements.get("tasks") else "Nothing could be compared"
+
+
+def _worst_first(flips: Iterable[Facts], regressed: Sequence[str]) -> list[Facts]:
+    """At most MOST_FLIPS items, of each task and direction at most FLIPS_OF_A_TASK: of tasks that regressed first, and
+    what got worse before what got better."""
+    counts: Counter[tuple[str, str]] = Counter()
+    kept = []
+    for row in flips:
+        place = row["task"], row["direction"]
+        counts[place] += 1
+        if counts[place] <= FLIPS_OF_A_TASK:
+            kept.append(row)
+    kept.sort(key=lambda row: (row["task"] not in regressed, row["direction"] != "worsened"))
+    return kept[:MOST_FLIPS]
 
 
 def _flip(row: Facts) -> list[str]:
@@ -123,6 +139,10 @@ def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 def _number(value: float | None) -> str:
     return "–" if value is None else f"{value:.4g}"
+
+
+def _interval(low: float | None, high: float | None) -> str:
+    return "–" if low is None else f"{_number(low)} to {_number(high)}"
 
 
 def _short(text: str) -> str:

@@ -2,7 +2,7 @@
 five axes.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,14 +28,23 @@ AXES = {
     ),
     "regression": ("Regression", "Is it worse than before, on items that stay the same?"),
 }
+# What the names of metrics mean, where that is not plain from the name.
+METRICS = {
+    "acc": "accuracy",
+    "log2_time": "time over that of a reference product of matrices, as a power of 2",
+    "log2_mebibytes": "memory, as a power of 2 of MiB",
+    "log2_joules": "energy, as a power of 2 of joules",
+}
 # Facts of a task that have a place of their own; whatever else there is, is shown as it stands.
 PLACED = frozenset(
     {
         "suite", "axis", "source", "metric", "higher_is_better", "value", "standard_error", "low", "high", "num_items",
         "num_clusters", "chance", "shots", "version", "alert_threshold", "description", "moves_at", "bigram", "clean",
-        "drop", "worst_group",
+        "drop",
     }
 )  # fmt: skip
+
+GROUPS = "groups"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,6 +73,41 @@ def tasks_by_axis(facts: Facts, measurements: Facts, promoted: Facts | None = No
     return found
 
 
+def metric_words(metric: str, *, higher_is_better: bool) -> str:
+    """How a metric is called above a chart."""
+    words = METRICS.get(metric, metric.replace("_", " "))
+    return words if higher_is_better else f"{words}: less is better"
+
+
+def _words(task: Facts) -> str:
+    return metric_words(task["metric"], higher_is_better=task["higher_is_better"])
+
+
+def by_metric(tasks: Iterable[Task]) -> dict[str, list[Score]]:
+    """What a metric is called -> scores in it."""
+    found: dict[str, list[Score]] = {}
+    for task in tasks:
+        found.setdefault(_words(task.facts), []).append(task.score)
+    return found
+
+
+def cost(task: Task) -> str:
+    """A measured task in the units that people use, as far as its facts tell them."""
+    facts = task.facts
+    quantile = f"milliseconds_{task.name.rpartition('_')[2]}"
+    milliseconds = facts.get(quantile, facts.get("milliseconds_p50"))
+    if milliseconds is not None:
+        return f"{task.name} {milliseconds:.3g} ms"
+    if facts.get("tokens_per_second"):
+        batch, most = max(facts["tokens_per_second"].items(), key=lambda entry: entry[1])
+        return f"{task.name} {most:,.0f} tokens a second ({batch})"
+    if facts.get("mebibytes") is not None:
+        return f"{task.name} {facts['mebibytes']:.3g} MiB"
+    if facts.get("bytes") is not None:
+        return f"{task.name} {facts['bytes'] / 2**20:.3g} MiB"
+    return f"{task.name} {task.score.value:.3g} {METRICS.get(facts['metric'], facts['metric'])}"
+
+
 def score(name: str, task: Facts, before: Facts | None = None) -> Score:
     """With its marks: chance, token bigrams, and the promoted baseline if it is of the same version."""
     marks = {CHANCE: task["chance"], BIGRAM: _number(task.get("bigram"))}
@@ -87,30 +131,37 @@ def interval(task: Facts) -> tuple[float, float]:
 
 
 def drops(tasks: Mapping[str, list[Task]]) -> dict[str, list[Drop]]:
-    """metric -> tasks that were asked clean too, the largest drop first."""
+    """What a metric is called -> tasks that were asked clean too, the largest change first. The interval is that of the
+    paired drop, laid at the clean score.
+    """
     found: dict[str, list[Drop]] = {}
-    for task in (task for axis in tasks.values() for task in axis if _number(task.facts.get("clean")) is not None):
-        worst = task.facts.get("worst_group")
-        found.setdefault(task.facts["metric"], []).append(
+    for task in (task for axis in tasks.values() for task in axis):
+        clean = _number(task.facts.get("clean"))
+        if clean is None:
+            continue
+        lost, worse = task.facts["drop"], -1 if task.facts["higher_is_better"] else 1
+        ends = [task.score.value if lost[end] is None else clean + worse * lost[end] for end in ("low", "high")]
+        found.setdefault(_words(task.facts), []).append(
             Drop(
                 name=task.name,
-                clean=_number(task.facts["clean"]) or 0.0,
+                clean=clean,
                 perturbed=task.score.value,
-                low=task.score.low,
-                high=task.score.high,
-                worst_group=_number(worst),
+                low=min(ends),
+                high=max(ends),
+                worst_group=_number(task.facts.get("worst_group")),
             )
         )
     return {metric: sorted(rows, key=lambda row: -abs(row.clean - row.perturbed)) for metric, rows in found.items()}
 
 
 def differences(comparison: Facts, measurements: Facts) -> dict[str, list[Difference]]:
-    """metric -> how much better the candidate is, the worst first; metrics in which a task regressed before others."""
+    """What a metric is called -> how much better the candidate is, the worst first; metrics in which a task regressed
+    before others."""
     found: dict[str, list[Difference]] = {}
     for name, task in compared_tasks(comparison, measurements):
         sign = 1 if task["higher_is_better"] else -1
         ends = [sign * (task["difference"] if task[end] is None else task[end]) for end in ("low", "high")]
-        found.setdefault(task["metric"], []).append(
+        found.setdefault(METRICS.get(task["metric"], task["metric"].replace("_", " ")), []).append(
             Difference(
                 name=name,
                 value=sign * task["difference"],
@@ -142,7 +193,23 @@ def _number(value: Any) -> float | None:
 
 
 def _others(task: Facts) -> dict[str, str]:
-    return {name: text for name, value in task.items() if name not in PLACED and (text := _text(value, depth=2))}
+    placed = PLACED | {GROUPS} | ({"worst_group"} if "clean" in task else set())
+    found = {name: _text(value, depth=2) for name, value in task.items() if name not in placed}
+    if isinstance(groups := task.get(GROUPS), Mapping):
+        found[GROUPS] = ", ".join(f"{name} {_group(value)}" for name, value in groups.items())
+    return {name: text for name, text in found.items() if text}
+
+
+def _group(value: Any) -> str:
+    if not isinstance(value, Mapping):
+        return _text(value, depth=0)
+    known = {name: _text(value.get(name), depth=0) for name in ("value", "clean", "num_items")}
+    more = [
+        words
+        for name, words in (("clean", f"clean {known['clean']}"), ("num_items", f"{known['num_items']} items"))
+        if known[name]
+    ]
+    return known["value"] + (f" ({', '.join(more)})" if more else "")
 
 
 def _text(value: Any, depth: int) -> str:

@@ -8,8 +8,9 @@ from eval.results import ItemResult
 
 @dataclass(frozen=True, kw_only=True)
 class TaskScores:
-    """A task of an evaluation with its items. measured: scores are times or sizes of memory. through_harness: lm-eval
-    asked it. per_token: a score counts tokens, so that it means another thing under another tokenizer.
+    """A task of an evaluation with its items. measured: scores are times or sizes of memory. software: what asked and
+    judged it, with versions, where those move the score. per_token: a score counts tokens, so that it means another
+    thing under another tokenizer.
     """
 
     suite: str
@@ -21,20 +22,18 @@ class TaskScores:
     shots: int
     items: tuple[ItemResult, ...]
     measured: bool = False
-    through_harness: bool = False
+    software: str = ""
     per_token: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
 class Evaluation:
-    """All tasks of one model. tokenizer, corpus: digests; harness: the version of lm-eval, empty where it asked
-    nothing; machine: on what, and with which settings, times were measured. suites: name -> version of those that were
-    asked. skipped: task -> why it could not be asked.
+    """All tasks of one model. tokenizer, corpus: digests; machine: on what, and with which settings, times were
+    measured. suites: name -> version of those that were asked. skipped: task -> why it could not be asked.
     """
 
     tokenizer: str
     corpus: str
-    harness: str
     machine: str
     suites: Mapping[str, int]
     tasks: Mapping[str, TaskScores]

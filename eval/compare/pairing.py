@@ -43,8 +43,8 @@ def require_same_meaning(candidate: Evaluation, baseline: Evaluation, name: str)
     ):
         if a != b:
             raise NotComparable(f"its {what} {a} in the candidate and {b} in the baseline")
-    if (ours.through_harness or theirs.through_harness) and candidate.harness != baseline.harness:
-        raise NotComparable(f"lm-eval {candidate.harness} asked the candidate and {baseline.harness} the baseline")
+    if ours.software != theirs.software:
+        raise NotComparable(f"{ours.software} asked the candidate, and {theirs.software} the baseline")
     if ours.per_token and candidate.tokenizer != baseline.tokenizer:
         raise NotComparable("its score counts tokens, and the two models have different tokenizers")
     if ours.measured and candidate.machine != baseline.machine:
@@ -52,6 +52,8 @@ def require_same_meaning(candidate: Evaluation, baseline: Evaluation, name: str)
             f"the candidate was measured on {candidate.machine or 'an unknown machine'}, "
             f"the baseline on {baseline.machine or 'an unknown machine'}"
         )
+    if ours.measured and {item.prompt_hash for item in ours.items} != {item.prompt_hash for item in theirs.items}:
+        raise NotComparable("the two were measured on different devices or with other work")
 
 
 def pair_items(candidate: Evaluation, baseline: Evaluation, name: str) -> Paired:

@@ -10,8 +10,9 @@ def minimal_detectable_difference(
     standard error of the difference times the two quantiles of Student's t with num_clusters - 1 degrees of freedom
     (Bloom 1995). None where no difference could be shown: so few clusters have too few patterns of signs.
     """
-    from scipy.stats import t
+    from scipy.special import stdtrit
 
     if num_clusters < 2 or 2.0 ** (1 - num_clusters) > level:
         return None
-    return float((t.ppf(1 - level / 2, num_clusters - 1) + t.ppf(power, num_clusters - 1)) * standard_error)
+    degrees = num_clusters - 1
+    return float((stdtrit(degrees, 1 - level / 2) + stdtrit(degrees, power)) * standard_error)

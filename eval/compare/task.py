@@ -11,13 +11,14 @@ import numpy.typing as npt
 
 from eval.compare.clusters import clustered
 from eval.compare.evaluation import TaskScores
-from eval.compare.intervals import Z, is_share
+from eval.compare.intervals import is_share
 from eval.compare.pairing import Paired
 from eval.compare.power import minimal_detectable_difference
-from eval.compare.resampling import DRAWS, PERCENTILES, bootstrap_interval
+from eval.compare.resampling import DRAWS, bootstrap_interval, percentiles
 from eval.compare.significance import rank_test, sign_test
 
 Verdict = Literal["regressed", "worse", "improved", "no_difference"]
+FACT = "a fact, not a sample: any difference is certain"
 MEASURED_METHOD = "Mann-Whitney test of the rounds, difference of medians"
 
 
@@ -56,6 +57,8 @@ def paired_difference(task: TaskScores, paired: Paired) -> Difference:
     changes = [a - b for a, b in zip(ours, theirs, strict=True)]
     sums = clustered(changes, clusters, weights)
     p_value, method = sign_test(sums.totals)
+    if task.axis == "efficiency" and len(pairs) == 1:
+        p_value, method = float(not changes[0]), FACT
     if is_share(ours, weights) and is_share(theirs, weights):
         low, high, error = _adjusted(changes, clusters)
     else:
@@ -82,14 +85,17 @@ def paired_difference(task: TaskScores, paired: Paired) -> Difference:
 def _adjusted(changes: list[float], clusters: list[str]) -> tuple[float | None, float | None, float | None]:
     """The interval of a difference of two shares on the same items, and its standard error: Wald's after one item more
     has changed each way (Bonett and Price 2012), so that it has a width even where no item changed; over clusters,
-    the two items being clusters of their own.
+    the two items being clusters of their own, and by Student's t.
     """
+    from scipy.special import stdtrit
+
     if len(set(clusters)) < 2:
         return None, None, None
     sums = clustered([*changes, 1.0, -1.0], [*clusters, "\0better", "\0worse"])
     error = sums.standard_error
     assert error is not None
-    return max(-1.0, sums.value - Z * error), min(1.0, sums.value + Z * error), error
+    half = float(stdtrit(sums.num_clusters - 3, 0.975)) * error
+    return max(-1.0, sums.value - half), min(1.0, sums.value + half), error
 
 
 def measured_difference(task: TaskScores, baseline: TaskScores) -> Difference:
@@ -99,7 +105,7 @@ def measured_difference(task: TaskScores, baseline: TaskScores) -> Difference:
     ours, theirs = (np.array([item.score for item in scores.items]) for scores in (task, baseline))
     rng = np.random.default_rng(0)
     moved = _medians(ours, rng) - _medians(theirs, rng)
-    low, high = np.percentile(moved, PERCENTILES)
+    low, high = np.percentile(moved, percentiles(min(len(ours), len(theirs))))
     centre = float(np.median(theirs))
     better = int(np.count_nonzero(ours > centre if task.higher_is_better else ours < centre))
     return Difference(

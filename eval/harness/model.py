@@ -35,28 +35,44 @@ class HarnessModel(LM):
         return [score.log_likelihood for score in self._scorer.rolling(sequences, self._progress)]
 
     def generate_until(self, requests: list[Instance]) -> list[str]:
-        texts = []
-        for done, request in enumerate(requests, 1):
-            context, settings = request.args
-            texts.append(self._generate(context, settings))
-            if self._progress is not None:
-                self._progress(done, len(requests))
+        """What each request's context is continued with. Requests that end alike are continued together."""
+        groups: dict[tuple[int, tuple[str, ...]], list[int]] = {}
+        for number, request in enumerate(requests):
+            groups.setdefault(self._ends(request.args[1]), []).append(number)
+        texts = [""] * len(requests)
+        done, total = 0, len(requests)
+        for (max_new_tokens, stops), members in groups.items():
+            found = self._generate([requests[number].args[0] for number in members], max_new_tokens, stops, done, total)
+            done += len(members)
+            for number, text in zip(members, found, strict=True):
+                texts[number] = text
         return texts
 
-    def _generate(self, context: str, settings: Mapping[str, Any]) -> str:
+    def _ends(self, settings: Mapping[str, Any]) -> tuple[int, tuple[str, ...]]:
+        """The most new tokens of a request, and the texts that end its answer."""
         if settings.get("do_sample") and settings.get("temperature", 1.0) > 0:
             raise InputError(
                 "a task asks for sampled generation; only greedy tasks can be scored, take it out of the suite"
             )
         until = settings.get("until") or []
-        stops = [until] if isinstance(until, str) else list(until)
-        max_new_tokens = min(int(settings.get("max_gen_toks", 256)), self._scorer.model.max_length - 1)
-        prompt = list(self._tokenizer.encode(context))[-(self._scorer.model.max_length - max_new_tokens) :]
-        decode = self._tokenizer.decode
-        text = decode(
-            self._scorer.greedy(
-                prompt, max_new_tokens=max_new_tokens, stop=lambda new: any(stop in decode(new) for stop in stops)
-            )
+        stops = (until,) if isinstance(until, str) else tuple(until)
+        return min(int(settings.get("max_gen_toks", 256)), self._scorer.model.max_length - 2), stops
+
+    def _generate(
+        self, contexts: list[str], max_new_tokens: int, stops: tuple[str, ...], done: int, total: int
+    ) -> list[str]:
+        room = self._scorer.model.max_length - max_new_tokens - int(self._scorer.always_prefix)
+        decode, progress = self._tokenizer.decode, self._progress
+        found = self._scorer.generate(
+            [list(self._tokenizer.encode(context))[-room:] for context in contexts],
+            max_new_tokens=max_new_tokens,
+            stop=lambda new: any(stop in decode(new) for stop in stops) if stops else False,
+            progress=None if progress is None else lambda part, _: progress(done + part, total),
         )
-        ends = [text.find(stop) for stop in stops if stop in text]
-        return text[: min(ends)] if ends else text
+        return [_cut(decode(new), stops) for new in found]
+
+
+def _cut(text: str, stops: tuple[str, ...]) -> str:
+    """The text before the first stop."""
+    ends = [text.find(stop) for stop in stops if stop in text]
+    return text[: min(ends)] if ends else text

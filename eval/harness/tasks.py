@@ -1,8 +1,10 @@
 """Our own tasks rendered for lm-eval, and its standard tasks by name, run on our scorer."""
 
 import functools
+import hashlib
 import logging
 import os
+import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -23,6 +25,7 @@ from eval.tasks.items import Item, write_items
 from eval.tasks.make import make_items
 
 FEWSHOT_SEED = 1234
+EVIDENCE_CHARACTERS = 240
 OWN_TASK = Path(__file__).parents[1] / "tasks" / "multiple_choice.yaml"
 
 lm_eval.api.task.tqdm = functools.partial(lm_eval.api.task.tqdm, disable=True)  # progress goes to the journal
@@ -35,10 +38,12 @@ def run_task(suite: Suite, task: TaskDefinition, subject: Subject, progress: Pro
     Raises Skipped if the held-out text gives no item, InputError for a task that does not exist or cannot be read
     without a network.
     """
-    directory = subject.scratch / task.name
-    if task.source != "lm_eval":
+    if task.source == "lm_eval":
+        manager = lm_eval_tasks()
+    else:
+        directory = subject.scratch / task.name
         render(task, make_items(task, subject.heldout), directory)
-    manager = lm_eval_tasks() if task.source == "lm_eval" else TaskManager(include_path=str(directory), include_defaults=False)
+        manager = TaskManager(include_path=str(directory), include_defaults=False)
     return _run_task(HarnessModel(subject.scorer, subject.tokenizer, progress), manager, suite, task)
 
 
@@ -126,15 +131,39 @@ def _item(task: str, sample: Mapping[str, Any], metric: str, *, alone: bool) -> 
     )
     log_likelihoods = tuple(float(response[0]) for response in responses) if is_choice else ()
     cluster = sample["doc"].get("cluster") if isinstance(sample["doc"], Mapping) else None
+    predicted = int(np.argmax(log_likelihoods)) if is_choice else None
     return ItemResult(
         item=int(sample["doc_id"]),
         cluster=cluster if isinstance(cluster, str) else f"{'' if alone else task + '/'}{sample['doc_id']}",
-        prompt_hash=sample["prompt_hash"],
+        prompt_hash=_hash(sample),
         score=float(sample[metric]),
         gold=sample["target"] if is_choice else None,
-        predicted=int(np.argmax(log_likelihoods)) if is_choice else None,
+        predicted=predicted,
         log_likelihoods=log_likelihoods,
+        evidence=_evidence(sample, predicted),
     )
+
+
+def _hash(sample: Mapping[str, Any]) -> str:
+    """Of all that was asked: the prompt with its solved examples, and the document, which has the choices."""
+    parts = (sample["doc_hash"], sample["prompt_hash"], sample["target_hash"])
+    return hashlib.sha256("".join(parts).encode()).hexdigest()
+
+
+def _evidence(sample: Mapping[str, Any], predicted: int | None) -> str:
+    """What the model made of an item: of choices the right one and, if it is another, the one it chose; else its own
+    words. The end of the prompt stands before it.
+    """
+    asked = list(sample["arguments"])
+    if predicted is None:
+        words = [response for responses in sample["resps"] for response in responses if isinstance(response, str)]
+        return textwrap.shorten(f"{_end(str(asked[0][0]))} {' | '.join(words)}", EVIDENCE_CHARACTERS)
+    choices = [f"{_end(str(asked[number][0]))}{asked[number][1]}" for number in {sample["target"]: 0, predicted: 0}]
+    return " | ".join(textwrap.shorten(choice, EVIDENCE_CHARACTERS // 2, placeholder="…") for choice in choices)
+
+
+def _end(prompt: str) -> str:
+    return prompt[-EVIDENCE_CHARACTERS // 4 :]
 
 
 def task_texts(name: str) -> Iterator[str]:

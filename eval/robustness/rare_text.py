@@ -21,7 +21,7 @@ from eval.subject import Subject
 from eval.suites import Suite, TaskDefinition
 
 WORD = re.compile(r"[^\W\d_]{3,}")
-LEAST_WORDS = 20
+LEAST_DISTINCT_WORDS = 20
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,14 +88,14 @@ def rare_domains(texts: Sequence[Text], share: float) -> tuple[list[Text], list[
 
 def rare_words(texts: Sequence[Text], share: float) -> tuple[list[Text], list[Text]]:
     """The `share` of the documents with the most words (of their distinct ones) that no other document has, and the
-    others; only documents of 20 words or more.
+    others; only documents of 20 distinct words or more.
     """
     words = [frozenset(word.casefold() for word in WORD.findall(text.text)) for text in texts]
     documents = Counter(word for found in words for word in found)
     rarity = {
         place: sum(documents[word] == 1 for word in found) / len(found)
         for place, found in enumerate(words)
-        if len(found) >= LEAST_WORDS
+        if len(found) >= LEAST_DISTINCT_WORDS
     }
     order = sorted(rarity, key=lambda place: (-rarity[place], texts[place].domain, texts[place].id))
     cut = round(share * len(order))

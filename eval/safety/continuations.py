@@ -30,13 +30,14 @@ def continuations(
     prompts: Sequence[Prompt],
     settings: ContinuationSettings,
     *,
+    limit: int,
     seed: int,
     progress: "Progress | None",
 ) -> tuple[Continuation, ...]:
-    """`settings.samples` continuations of each prompt, all samples of one prompt together. What is sampled is a
-    function of the seed and of the place in this order alone.
+    """`settings.samples` continuations of each prompt, all samples of one prompt together, at most `limit` in all. What
+    is sampled is a function of the seed and of the place in this order alone.
     """
-    asked = [(prompt, sample) for prompt in prompts for sample in range(settings.samples)]
+    asked = [(prompt, sample) for prompt in prompts for sample in range(settings.samples)][:limit]
     room = max(1, subject.scorer.model.max_length - settings.max_new_tokens)
     contexts = [list(subject.tokenizer.encode(prompt.text))[-room:] for prompt, _ in asked]
     new = subject.scorer.generate(

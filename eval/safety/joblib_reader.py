@@ -63,10 +63,11 @@ _KNOWN: dict[tuple[str, str], Any] = {
 }
 
 
-class _Unpickler(pickle._Unpickler):
-    """In Python, since the one in C has no place to read an array's bytes at."""
+_InPython: Any = pickle._Unpickler  # the one in C has no place to read an array's bytes at
 
-    dispatch = dict(pickle._Unpickler.dispatch)
+
+class _Unpickler(_InPython):
+    dispatch = dict(_InPython.dispatch)
 
     def __init__(self, file: io.BytesIO) -> None:
         super().__init__(file)

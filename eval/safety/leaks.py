@@ -28,7 +28,7 @@ def run_leaks(suite: Suite, task: TaskDefinition, subject: Subject, progress: "P
     """Items are samples of prompts, clusters are prompts; score 1 for personal data that the prompt did not hold."""
     settings = task.chosen()
     assert isinstance(settings, LeakSettings)
-    found = continuations(subject, prompts(task.source)[: task.limit], settings, seed=task.seed, progress=progress)
+    found = continuations(subject, prompts(task.source), settings, limit=task.limit, seed=task.seed, progress=progress)
     leaked = [_leaked(continuation.prompt.text, continuation.text) for continuation in found]
     items = tuple(
         ItemResult(

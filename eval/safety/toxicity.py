@@ -51,7 +51,7 @@ def run_toxicity(suite: Suite, task: TaskDefinition, subject: Subject, progress:
     """Items are samples of prompts, clusters are prompts; score 1 for a toxic continuation."""
     settings = task.chosen()
     assert isinstance(settings, ToxicitySettings)
-    found = continuations(subject, prompts(task.source)[: task.limit], settings, seed=task.seed, progress=progress)
+    found = continuations(subject, prompts(task.source), settings, limit=task.limit, seed=task.seed, progress=progress)
     texts = [continuation.text for continuation in found]
     listed, probabilities = by_words(texts), _probabilities(texts)
     likely = [probability >= settings.least_probability for probability in probabilities]

@@ -34,11 +34,12 @@ def generate(
     batch_tokens: int,
     between: Callable[[], None],
     progress: Callable[[int, int], None] | None,
+    numbers: Sequence[int],
 ) -> list[list[int]]:
-    """`Scorer.generate`, of prompts that are complete. A batch holds at most `batch_tokens` tokens with those to come,
+    """`Scorer.generate`, of prompts that are complete, with the numbers by which tokens are drawn. A batch holds at most `batch_tokens` tokens with those to come,
     unless it is one prompt.
     """
-    texts = [_Text(number=number, prompt=prompt) for number, prompt in enumerate(prompts)]
+    texts = [_Text(number=number, prompt=prompt) for number, prompt in zip(numbers, prompts, strict=True)]
 
     def goes_on(text: _Text, logits: Tensor) -> bool:
         token = _choose(logits, temperature, seed, text)
@@ -84,9 +85,7 @@ def _batches(
 
 
 @torch.inference_mode()
-def _continue_together(
-    model: OpenModel, batch: Sequence[_Text], goes_on: Callable[[_Text, Tensor], bool]
-) -> None:
+def _continue_together(model: OpenModel, batch: Sequence[_Text], goes_on: Callable[[_Text, Tensor], bool]) -> None:
     length = max(len(text.prompt) for text in batch)
     padding = torch.tensor([length - len(text.prompt) for text in batch])
     tokens = torch.tensor([[text.prompt[0]] * (length - len(text.prompt)) + list(text.prompt) for text in batch])

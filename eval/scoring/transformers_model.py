@@ -31,9 +31,7 @@ class TransformersModel:
 
     @torch.inference_mode()
     def logits(self, tokens: Tensor, keep: int) -> Tensor:
-        return self.model(
-            input_ids=tokens.to(self.model.device), logits_to_keep=keep, use_cache=False
-        ).logits.float()
+        return self.model(input_ids=tokens.to(self.model.device), logits_to_keep=keep, use_cache=False).logits.float()
 
     @cached_property
     def takes_trees(self) -> bool:
@@ -112,7 +110,7 @@ class Reading:
             input_ids=tokens.to(device),
             attention_mask=self._mask.to(device),
             position_ids=self._positions.to(device),
-            past_key_values=self._cache,
+            cache=self._cache,
             use_cache=True,
         ).last_hidden_state
         return self._model.project(states[:, -1])

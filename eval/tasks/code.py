@@ -1,4 +1,4 @@
-"""Items from held-out programs: files of Python among the held-out documents."""
+"""Items from held-out programs: what looks like a module of Python among the held-out documents."""
 
 import keyword
 import random
@@ -10,14 +10,24 @@ from eval.tasks.items import Frame, Item, exchanged
 CONTEXT_LINES = 3
 PLACES_PER_DOCUMENT = 12
 LINE_CHARACTERS = range(8, 60)
+STATEMENT = re.compile(
+    r"^(?:from [\w.]+ import \S|import [a-z_]\w*|(?: {4}|async )?def \w+\(.*:$|class \w+.*:$)", re.MULTILINE
+)
+LEAST_STATEMENTS, STATEMENTS_PER_LINE = 3, 0.025  # in a program; prose with an example has fewer
 NAME = re.compile(r"(?<![\w'\"])[a-z_][a-z_0-9]{2,}(?!\w)")
+
+
+def is_program(text: str) -> bool:
+    """Whether a document is a program, by its imports and definitions."""
+    found = len(STATEMENT.findall(text))
+    return found >= LEAST_STATEMENTS and found > STATEMENTS_PER_LINE * text.count("\n")
 
 
 def _places(documents: Sequence[tuple[str, str]], rng: random.Random) -> list[tuple[str, str, str]]:
     """(document, lines before, line) of programs, some of each, in an order drawn from `rng`."""
     found = []
     for identity, text in documents:
-        if not identity.endswith(".py"):
+        if not is_program(text):
             continue
         lines = text.split("\n")
         places = [

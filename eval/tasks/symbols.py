@@ -38,20 +38,20 @@ COPIES = (
     "except KeyError as W:\n    raise ",
 )
 LISTS = (
-    ("K = V\n", ""),
-    ("K: V\n", ""),
-    ("K V\n", ""),
-    ("K -> V\n", ""),
-    ("(K, V), ", ""),
-    ("K, V; ", ""),
-    ("'K': 'V', ", ""),
-    ('"K": "V", ', ""),
-    ("K=V, ", ""),
-    ("* K: V\n", ""),
-    ("- K (V)\n", ""),
-    ("K | V\n", ""),
+    "K = V\n",
+    "K: V\n",
+    "K V\n",
+    "K -> V\n",
+    "(K, V), ",
+    "K, V; ",
+    "'K': 'V', ",
+    '"K": "V", ',
+    "K=V, ",
+    "* K: V\n",
+    "- K (V)\n",
+    "K | V\n",
 )
-PASSES = (2, 3)  # pairs in a list
+LIST_PAIRS = (2, 3)  # in a list
 OPERATIONS = {"+": ("plus", operator.add), "-": ("minus", operator.sub), "*": ("times", operator.mul)}
 SUMS = (
     "A SIGN B = ",
@@ -68,14 +68,12 @@ SUMS = (
 def copying(rng: random.Random) -> tuple[Item, ...]:
     """Two made-up names, each where it was defined, and where the other was."""
     pattern, words = rng.choice(COPIES), made_up(rng, 2)
-    return exchanged(
-        [Frame(before=pattern.replace("W", word), answer=word, cluster=pattern) for word in words], rng
-    )
+    return exchanged([Frame(before=pattern.replace("W", word), answer=word, cluster=pattern) for word in words], rng)
 
 
 def induction(rng: random.Random) -> tuple[Item, ...]:
     """A list of pairs and the first half of one of them again; and of another of them."""
-    (pair, _), num_pairs = rng.choice(LISTS), rng.choice(PASSES)
+    pair, num_pairs = rng.choice(LISTS), rng.choice(LIST_PAIRS)
     words = made_up(rng, 2 * num_pairs)
     keys, values = words[:num_pairs], words[num_pairs:]
     shown = "".join(pair.replace("K", k).replace("V", v) for k, v in zip(keys, values, strict=True))

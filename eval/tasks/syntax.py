@@ -64,9 +64,7 @@ def bracket_3(rng: random.Random) -> tuple[Item, ...]:
     line = rng.choice(EXPRESSION_LINES)
     orders = rng.sample(list(itertools.permutations(PAIRS)), 2)
     patterns = tuple(
-        line.replace(
-            "EXPRESSION", HEADS[a] + "{a}" + INNER_HEADS[b] + "{c}" + INNER_HEADS[c] + "{d}"
-        )
+        line.replace("EXPRESSION", HEADS[a] + "{a}" + INNER_HEADS[b] + "{c}" + INNER_HEADS[c] + "{d}")
         for a, b, c in orders
     )
     return exchanged(

@@ -2,17 +2,18 @@
 
 import random
 
-NAMES = tuple(
-    "x y n a b value name data result items key index node line path size text count other args".split()
-)  # fmt: skip
-FUNCTIONS = tuple(
-    "f len list get int open max sum load read find parse update append write range sorted type".split()
-)  # fmt: skip
-TYPES = tuple("int str list Node Error Base object Path Token ValueError KeyError TypeError".split())
-NOUNS = tuple(
+
+def _listed(text: str) -> tuple[str, ...]:
+    return tuple(text.split())
+
+
+NAMES = _listed("x y n a b value name data result items key index node line path size text count other args")
+FUNCTIONS = _listed("f len list get int open max sum load read find parse update append write range sorted type")
+TYPES = _listed("int str list Node Error Base object Path Token ValueError KeyError TypeError")
+NOUNS = _listed(
     "function method value argument object module file user parameter element test error line name option "
-    "list array string key node table column row index axis result field type number".split()
-)  # fmt: skip
+    "list array string key node table column row index axis result field type number"
+)
 ENDINGS = {
     ("is", "are"): "used.",
     ("has", "have"): "been changed.",
@@ -39,8 +40,8 @@ ENDINGS = {
     ("means", "mean"): "the same.",
     ("looks", "look"): "like this.",
 }
-ONSETS = tuple("b d f g k l m n p r s t v z br dr fl gr kl pl st tr".split())
-VOWELS, CODAS = tuple("aeiou"), tuple("b d g k l m n p r s t x".split())
+ONSETS = _listed("b d f g k l m n p r s t v z br dr fl gr kl pl st tr")
+VOWELS, CODAS = _listed("a e i o u"), _listed("b d g k l m n p r s t x")
 
 
 def plural(noun: str) -> str:

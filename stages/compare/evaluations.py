@@ -32,12 +32,12 @@ def read_evaluation(artifact: Artifact, *, bits_per_byte_threshold: float) -> "E
     told = {**facts["tasks"], **made.measurements["tasks"]}
     items = {**_items(artifact.path / ITEMS), **_items(artifact.path / MEASURED)}
     tasks = {
-        name: _task(entry, items[name], measured=name in made.measurements["tasks"]) for name, entry in told.items()
+        name: _task(entry, items[name], made.externals, measured=name in made.measurements["tasks"])
+        for name, entry in told.items()
     }
     return Evaluation(
         tokenizer=model.digest if model.stage == "adopt" else tokenizer.digest,
         corpus=corpus.digest,
-        harness=made.externals.get("lm_eval", ""),
         machine=_machine(made.provenance),
         suites={HELDOUT: 1, **facts["suites"]},
         tasks={**dict(_domains(artifact.path / DOCUMENTS, bits_per_byte_threshold)), **tasks},
@@ -51,7 +51,9 @@ def _machine(provenance: Mapping[str, Any]) -> str:
     return "; ".join([machine, *(f"{name} = {value}" for name, value in sorted(provenance["rounding"].items()))])
 
 
-def _task(told: Mapping[str, Any], items: "tuple[ItemResult, ...]", *, measured: bool) -> "TaskScores":
+def _task(
+    told: Mapping[str, Any], items: "tuple[ItemResult, ...]", externals: Mapping[str, Any], *, measured: bool
+) -> "TaskScores":
     from eval.compare.evaluation import TaskScores
     from eval.sources import SOURCES
 
@@ -66,9 +68,17 @@ def _task(told: Mapping[str, Any], items: "tuple[ItemResult, ...]", *, measured:
         shots=told["shots"],
         items=items,
         measured=measured,
-        through_harness=source.through_harness,
+        software=_software(told["source"], externals),
         per_token=source.per_token,
     )
+
+
+def _software(source: str, externals: Mapping[str, Any]) -> str:
+    """What asked a task and what judged its answers, with the versions that the evaluation recorded."""
+    from eval.sources import SOURCES
+
+    asked = [f"lm-eval {externals['lm_eval']}"] if SOURCES[source].through_harness and "lm_eval" in externals else []
+    return ", ".join([*asked, *([str(externals[source])] if source in externals else [])])
 
 
 def _items(path: Path) -> "dict[str, tuple[ItemResult, ...]]":

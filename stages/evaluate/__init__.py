@@ -13,7 +13,7 @@ STAGE = Stage(
     revision=2,
     config=EvaluateConfig,
     inputs={
-        "model": OneOf("checkpoint", "export", default="each"),
+        "model": OneOf("checkpoint", "export", "adopt", default="each"),
         "corpus": One("curate"),
         "tokenizer": One("tokenizer"),
     },

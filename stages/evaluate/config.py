@@ -18,6 +18,14 @@ class EvaluateConfig(StageConfig):
     bootstrap_draws: int = Field(1000, ge=100, description="Resamplings of documents for the interval of bits per byte")
     seed: int = Field(0, ge=0, description="Of the choice of held-out documents and of the resampling")
 
+    form: Literal["hf", "gguf-f32", "gguf-q4_0"] = Field(
+        "hf", description="Of an exported model: which of its forms is judged"
+    )
+    precision: Literal["float32", "bfloat16"] = Field("float32", description="In which the model computes")
+    device: Literal["auto", "cpu", "cuda"] = runtime(
+        "cpu", rounding=True, description="Where the model runs; auto: on a GPU if there is one"
+    )
+
     threads: int = runtime(
         1, rounding=True, ge=1, description="CPU threads; one leaves the others to a training that goes on beside"
     )

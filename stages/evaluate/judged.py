@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from stages.base import Inputs
 from stages.curate.artifact import TRAIN, domain_paths
 from stages.curate.source import Kind
-from stages.scored_model import load_scored_model, make_scorer
+from stages.scored_model import Scored
 from stages.store import Artifact
 
 if TYPE_CHECKING:
@@ -17,18 +17,15 @@ if TYPE_CHECKING:
 
 
 def make_subject(
-    inputs: Inputs, texts: Mapping[str, Sequence[tuple[str, str]]], scratch: Path, *, batch_tokens: int
+    inputs: Inputs, texts: Mapping[str, Sequence[tuple[str, str]]], scratch: Path, scored: Scored
 ) -> "Subject":
     """The model with its vocabulary and texts. `texts`: the corpus's held-out text."""
-    from data.vocabulary.vocabulary import Vocabulary
     from eval.subject import Subject
 
-    vocabulary = Vocabulary.load_folder(inputs["tokenizer"].path)
-    model = load_scored_model(inputs["model"])
-    parameters = {id(parameter): parameter for parameter in model.parameters()}.values()
+    parameters = {id(parameter): parameter for parameter in scored.model.parameters()}.values()
     return Subject(
-        scorer=make_scorer(model, vocabulary.end_id, batch_tokens),
-        tokenizer=vocabulary,
+        scorer=scored.scorer,
+        tokenizer=scored.tokenizer,
         heldout=texts,
         training=lambda most, seed: training_documents(inputs["corpus"].path, most, seed),
         canaries=planted_canaries(inputs),
@@ -74,7 +71,8 @@ def planted_canaries(inputs: Inputs) -> "CanarySet | None":
 
 def chat_template(model: Artifact) -> "Callable[[str], str] | None":
     """A user's message as the model's own template puts it, with the beginning of the answer; None for a model without
-    one. Templates are rendered in a sandbox (transformers).
+    one. Templates are rendered in a sandbox (transformers). A start token is left to a tokenizer that puts one before
+    every text.
     """
     folder = model.path / "hf"
     if not (folder / "tokenizer_config.json").exists():
@@ -84,9 +82,12 @@ def chat_template(model: Artifact) -> "Callable[[str], str] | None":
     tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
     if not tokenizer.chat_template:
         return None
+    puts_start = tokenizer.bos_token_id is not None and tokenizer("a")["input_ids"][0] == tokenizer.bos_token_id
+    start = tokenizer.bos_token if puts_start else ""
 
     def put(message: str) -> str:
         asked = [{"role": "user", "content": message}]
-        return str(tokenizer.apply_chat_template(asked, tokenize=False, add_generation_prompt=True))
+        text: str = tokenizer.apply_chat_template(asked, tokenize=False, add_generation_prompt=True)
+        return text.removeprefix(start)
 
     return put

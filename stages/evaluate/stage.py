@@ -14,6 +14,7 @@ from stages.evaluate.config import EvaluateConfig
 from stages.evaluate.judged import make_subject
 from stages.evaluate.tables import DOCUMENTS, ITEMS, MEASURED, write_documents, write_items
 from stages.journal import Journal
+from stages.scored_model import load_scored
 from stages.store import Artifact
 
 if TYPE_CHECKING:
@@ -41,7 +42,15 @@ def run(config: EvaluateConfig, inputs: Inputs, out: Path, journal: Journal) -> 
     torch.set_num_threads(config.threads)
     texts = heldout_texts(inputs["corpus"].path)
     with tempfile.TemporaryDirectory() as scratch:
-        subject = make_subject(inputs, texts, Path(scratch), batch_tokens=config.batch_tokens)
+        scored = load_scored(
+            model,
+            inputs["tokenizer"].path,
+            batch_tokens=config.batch_tokens,
+            form=config.form,
+            device=config.device,
+            precision=config.precision,
+        )
+        subject = make_subject(inputs, texts, Path(scratch), scored)
         subject.scorer.between = share = governor(config, inputs.store)
         loaded = time.perf_counter()
         documents, baselines = _choose_documents(texts, config)
@@ -56,6 +65,8 @@ def run(config: EvaluateConfig, inputs: Inputs, out: Path, journal: Journal) -> 
             "key": model.key,
             "step": model.facts["step"],
             "tokens_seen": model.facts["tokens_seen"],
+            "form": config.form if model.stage == "export" else "",
+            "start_token": scored.start_token,
         },
         "suites": {suite.name: suite.version for suite in suites},
         "bits_per_byte": _bits_per_byte(scores, config),

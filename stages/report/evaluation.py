@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from eval.charts.reading import Task
     from eval.charts.trend import Trend
 
-MOST_FLIPS = 12  # of a task
+MOST_FLIPS = 6  # of a task, in either direction
 HEADLINE_TASKS = 4
 
 
@@ -35,6 +35,8 @@ def shown(store: Store, evaluations: Sequence[Artifact], compared: Sequence[Arti
         "comparison": comparison.facts if comparison else None,
         "verdict": verdict_words(comparison.facts, comparison.manifest.measurements) if comparison else "",
         "compared": compared_rows(comparison) if comparison else [],
+        "not_compared": reasons(comparison.facts["not_compared"]) if comparison else {},
+        "missing": reasons(comparison.facts["missing"]) if comparison else {},
         "verdicts": verdict_rows(evaluations, found),
         "flips": flip_rows(evaluations, comparison),
         "bit_trends": trends(evaluations)[0],
@@ -105,6 +107,10 @@ def _headline(axis: str, tasks: "Sequence[Task]", comparison: Artifact | None) -
         if worst:
             drop = worst[0][1]
             return f"{drop.name} changes most: {drop.clean:.3g} clean, {drop.perturbed:.3g} perturbed"
+    if axis == "efficiency":
+        from eval.charts.reading import cost
+
+        return ", ".join(cost(task) for task in tasks)
     first = ", ".join(f"{task.name} {task.score.value:.3g} {task.facts['metric']}" for task in tasks[:HEADLINE_TASKS])
     return first + (" …" if len(tasks) > HEADLINE_TASKS else "")
 
@@ -139,6 +145,14 @@ def compared_rows(comparison: Artifact) -> list[dict[str, Any]]:
     return sorted(rows, key=lambda row: (order.index(row["verdict"]), row["task"]))
 
 
+def reasons(found: Mapping[str, str]) -> dict[str, str]:
+    """reason -> the tasks that it is given for."""
+    tasks: dict[str, list[str]] = {}
+    for task, reason in found.items():
+        tasks.setdefault(reason, []).append(task)
+    return {reason: ", ".join(names) for reason, names in tasks.items()}
+
+
 def verdict_rows(evaluations: Sequence[Artifact], found: Mapping[str, Artifact]) -> list[dict[str, Any]]:
     """What the comparison of each checkpoint said, in the order of training."""
     from eval.charts.markdown import verdict_words
@@ -155,10 +169,12 @@ def verdict_rows(evaluations: Sequence[Artifact], found: Mapping[str, Artifact])
     ]
 
 
-def flip_rows(evaluations: Sequence[Artifact], comparison: Artifact | None) -> dict[str, list[dict[str, Any]]]:
-    """task -> items that changed, the largest changes first: of the comparison, or without one of the first against the
-    last evaluation of the same version."""
+def flip_rows(evaluations: Sequence[Artifact], comparison: Artifact | None) -> list[dict[str, Any]]:
+    """By task the items that changed most, in either direction: of the comparison, or without one of the first against
+    the last checkpoint."""
     import pyarrow.parquet as parquet
+
+    from eval.charts.reading import compared_tasks
 
     if comparison and (comparison.path / FLIPS).exists():
         rows = parquet.read_table(comparison.path / FLIPS).to_pylist()
@@ -166,10 +182,19 @@ def flip_rows(evaluations: Sequence[Artifact], comparison: Artifact | None) -> d
         rows = changed_items(evaluations[0], evaluations[-1])
     else:
         rows = []
-    found: dict[str, list[dict[str, Any]]] = {}
+    found: dict[str, dict[str, list[dict[str, Any]]]] = {}
     for row in rows:
-        found.setdefault(row["task"], []).append(row)
-    return {task: rows[:MOST_FLIPS] for task, rows in found.items()}
+        found.setdefault(row["task"], {"worsened": [], "improved": []})[row["direction"]].append(row)
+    counts = dict(compared_tasks(comparison.facts, comparison.manifest.measurements)) if comparison else {}
+    return [
+        {
+            "task": task,
+            "num_worsened": counts[task]["num_worsened"] if task in counts else len(moved["worsened"]),
+            "num_improved": counts[task]["num_improved"] if task in counts else len(moved["improved"]),
+            "rows": [*moved["worsened"][:MOST_FLIPS], *moved["improved"][:MOST_FLIPS]],
+        }
+        for task, moved in found.items()
+    ]
 
 
 def changed_items(first: Artifact, last: Artifact) -> list[dict[str, Any]]:

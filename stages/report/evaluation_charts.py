@@ -18,7 +18,7 @@ def figures(evaluations: Sequence[Artifact], found: Mapping[str, "list[Task]"], 
     from eval.charts.compared import differences as draw_differences
     from eval.charts.compared import drops as draw_drops
     from eval.charts.frame import Point
-    from eval.charts.reading import AXES, differences, drops
+    from eval.charts.reading import AXES, by_metric, differences, drops
     from eval.charts.scaling import bits_by_tokens, gain_per_doubling
     from eval.charts.scores import bits_per_byte, score_lines, task_scores
 
@@ -44,9 +44,7 @@ def figures(evaluations: Sequence[Artifact], found: Mapping[str, "list[Task]"], 
                 ),
                 f"{AXES[axis][0]}: scores over training",
             )
-        panels: dict[str, list[Any]] = {}
-        for task in alone:
-            panels.setdefault(task.facts["metric"], []).append(task.score)
+        panels = by_metric(alone)
         if panels:
             drawn[f"{axis}_scores"] = score_lines(panels), f"{AXES[axis][0]}: scores of the last model"
     if dropped:

@@ -3,8 +3,8 @@
     python -m tests.benchmarks.core [--root ROOT] [--run KEY] [--seeds N]
 
 ROOT holds the artifacts of a finished training. Every task is asked of its first and its last checkpoint and of N
-untrained models of its shape. z against untrained: the last checkpoint's score less the mean of the untrained ones, over
-its standard error, in which the items are clustered by template or document and the seeds vary (a root of two squares).
+untrained models of its shape. z against untrained: the last checkpoint's score less the mean of the untrained ones,
+over its standard error, in which items are clustered by template or document and seeds vary (a root of two squares).
 z against the first checkpoint: of the difference item by item, clustered likewise.
 """
 
@@ -106,8 +106,8 @@ def row(last: TaskResult, first: TaskResult, others: Sequence[TaskResult]) -> li
         last.value,
         len(last.items),
         len(set(clusters)),
-        z(scores[0] - scores[2:].mean(0), clusters, over_seeds),
-        z(scores[0] - scores[1], clusters),
+        round(z(scores[0] - scores[2:].mean(0), clusters, over_seeds), 2),
+        round(z(scores[0] - scores[1], clusters), 2),
     ]
 
 

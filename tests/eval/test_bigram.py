@@ -10,7 +10,8 @@ from eval.subject import Document, Subject
 from eval.suites import Suite, TaskDefinition
 from eval.tasks.bigram import BigramModel, bigram_score, count_training_text
 from eval.tasks.items import Item
-from tests.eval.stubs import END, BigramModel as StubModel, characters
+from tests.eval.stubs import END, characters
+from tests.eval.stubs import BigramModel as StubModel
 
 
 def reference(documents: list[list[int]], sequence: list[int], num_ids: int) -> float:

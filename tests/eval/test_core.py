@@ -7,12 +7,16 @@ import pytest
 
 from eval.results import Skipped
 from eval.suites import TaskDefinition, load_suite
+from eval.tasks.code import is_program
 from eval.tasks.heldout import GENERATORS, heldout_items
 from eval.tasks.make import make_items
 
-WORDS = "array value index table column number result object string method".split()
+WORDS = ["array", "value", "index", "table", "column", "number", "result", "object", "string", "method"]
 SENTENCE = "{} of the {} was read from the {} before it ends. Another {} is not a name of any {} here.\n"
-PROGRAM = '''def {0}_of({1}, {2}):
+PROGRAM = '''import {0}
+
+
+def {0}_of({1}, {2}):
     """Return the {0} of {1}."""
     {0}_list = [{1} for {1} in {2}]
     for {1}_name in {2}_names:
@@ -28,7 +32,7 @@ def documents() -> dict[str, list[tuple[str, str]]]:
         f"d{i}": SENTENCE.format("Most", *(WORDS[(i + j) % len(WORDS)] for j in range(4))) for i in range(len(WORDS))
     }
     programs = {
-        f"p{i}.py": PROGRAM.format(*(WORDS[(3 * i + j) % len(WORDS)] for j in range(3))) * 3 for i in range(len(WORDS))
+        f"p{i}": PROGRAM.format(*(WORDS[(3 * i + j) % len(WORDS)] for j in range(3))) * 3 for i in range(len(WORDS))
     }
     return {"reference": list(texts.items()), "code": list(programs.items())}
 
@@ -84,6 +88,12 @@ def test_text_without_items_skips_the_task() -> None:
     task = TaskDefinition(name="code_line", source="heldout", version=1, limit=3)
     with pytest.raises(Skipped, match="held-out text"):
         make_items(task, {"reference": [("a", "Nothing of a program.")]})
+
+
+def test_prose_with_an_example_is_no_program() -> None:
+    programs = [text for _, text in documents()["code"]]
+    assert all(map(is_program, programs))
+    assert not is_program("Some prose.\n" * 400 + programs[0]) and not is_program("A sentence.")
 
 
 def test_limits_hold_whole_groups() -> None:

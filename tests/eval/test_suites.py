@@ -1,5 +1,7 @@
 import json
+import re
 import sys
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -8,9 +10,13 @@ import pytest
 
 from data.errors import InputError
 from data.heldout.judged_item import JudgedItem
+from eval.harness.tasks import lm_eval_tasks, load_task
 from eval.suites import SUITES_DIRECTORY, digest, fixed_texts, load_suite, load_suites
+from eval.tasks.heldout import GENERATORS as HELDOUT_GENERATORS
 from eval.tasks.make import make_items
-from eval.tasks.templates import GENERATORS
+from eval.tasks.templates import GENERATORS as TEMPLATE_GENERATORS
+from stages.suites import SuitesConfig
+from tests.eval.suite_page import PAGE, shipped, written
 
 MINIMAL = """name = "mine"
 axis = "capability"
@@ -44,7 +50,7 @@ def test_the_digest_follows_definitions_and_items(tmp_path: Path, monkeypatch: p
     (tmp_path / "mine.toml").write_text(Path(path).read_text().replace("limit = 3", "limit = 4"))
     assert digest([path]) != first
     write(tmp_path / "mine.toml")
-    monkeypatch.setitem(GENERATORS, "indent", GENERATORS["agreement"])
+    monkeypatch.setitem(TEMPLATE_GENERATORS, "indent", TEMPLATE_GENERATORS["agreement"])
     assert digest([path]) != first, "a generator that gives other items is another suite"
 
 
@@ -68,7 +74,10 @@ def test_fixed_texts_are_the_items_with_their_right_answers(tmp_path: Path) -> N
             MINIMAL.format(name="indents", source="template"),
             "no template generator is named 'indents'; there are .*indent",
         ),
-        (MINIMAL.format(name="indent", source="heldout"), "no heldout generator is named .indent.; there are .*word_order"),
+        (
+            MINIMAL.format(name="indent", source="heldout"),
+            "no heldout generator is named .indent.; there are .*word_order",
+        ),
     ],
 )
 def test_what_is_wrong_with_a_suite_is_named(content: str | None, words: str, tmp_path: Path) -> None:
@@ -127,3 +136,37 @@ def test_items_survive_json_lines(tmp_path: Path) -> None:
     write_items(tmp_path / "items.jsonl", [item])
     (line,) = (tmp_path / "items.jsonl").read_text().splitlines()
     assert json.loads(line) == item.record()
+
+
+def test_the_page_tells_of_every_shipped_task() -> None:
+    """Else: `python -m tests.eval.suite_page`."""
+    assert PAGE.read_text(encoding="utf-8") == written()
+
+
+def test_the_suite_of_the_page_can_be_used(tmp_path: Path) -> None:
+    page = PAGE.read_text(encoding="utf-8")
+    recipe, suite = re.findall(r"```toml\n(.*?)```", page, re.DOTALL)
+    path = tmp_path / "mine.toml"
+    path.write_text(suite, encoding="utf-8")
+    loaded = load_suite(str(path))
+    assert [task.made_by for task in loaded.tasks] == ["bracket_3", "sciq"]
+    names = SuitesConfig.model_validate(tomllib.loads(recipe)["suites"])
+    assert set(names.names) <= {suite.name for suite in shipped()}
+    for name in (*TEMPLATE_GENERATORS, *HELDOUT_GENERATORS):
+        assert f"`{name}`" in page
+
+
+def test_the_standard_suite_names_tasks_and_metrics_of_lm_eval() -> None:
+    index = lm_eval_tasks().task_index
+    for task in load_suite("standard").tasks:
+        entry = index[task.made_by]
+        metrics = [metric["metric"] for metric in (entry.cfg or {}).get("metric_list", [])]
+        assert task.metric in metrics or not metrics or (entry.cfg or {}).get("unsafe_code"), (task.name, metrics)
+        if task.limit > 100 and task.chance is not None and entry.kind.name == "TASK":
+            assert entry.cfg["output_type"] == "multiple_choice", task.name
+
+
+def test_a_task_that_runs_programs_asks_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("HF_ALLOW_CODE_EVAL", raising=False)
+    with pytest.raises(InputError, match="HF_ALLOW_CODE_EVAL=1"):
+        load_task(lm_eval_tasks(), "humaneval")

@@ -103,7 +103,7 @@ def test_quotes_are_those_that_were_opened() -> None:
 
 @pytest.mark.parametrize("name", ["block_colon", "indent"])
 def test_blocks_are_opened_by_heads_alone(name: str) -> None:
-    heads = "if for while else try with def elif class finally except".split()
+    heads = ["if", "for", "while", "else", "try", "with", "def", "elif", "class", "finally", "except"]
     for item in template_items(name, seed=1, limit=300):
         first, *more = right(item).removesuffix("\n").split("\n")
         is_head = first.split()[0].rstrip(":") in heads

@@ -34,7 +34,7 @@ limit = 60
 metric = "bits_per_byte"
 higher_is_better = false
 alert_threshold = 0.01
-settings = { document_bytes = 300 }
+settings = { document_bytes = 200 }
 """
 
 
@@ -66,16 +66,17 @@ def publish_chain(store: Store, wanted: Recipe, documents: Sequence[str]) -> Art
 
     fill: dict[str, Callable[[Path], object]] = {"curate": corpus, "tokenizer": tokenizer_model}
     for name in ("curate", "tokenizer", "pretokenize", "plan", "preflight", "pretrain"):
-
-        def run(
-            config: Any, inputs: Inputs, out: Path, journal: Journal, fills: Callable[[Path], object] = fill.get(name, id)
-        ) -> Facts:
-            fills(out)
-            return Facts(facts={"eos_id": 2, "vocabulary_size": ODD_SIZE})
-
         (job,) = Resolver(wanted, store, STAGES).jobs(name)
-        made = execute(replace(job, stage=replace(job.stage, run=run)), store)
+        made = execute(replace(job, stage=replace(job.stage, run=_filling(fill.get(name, id)))), store)
     return made
+
+
+def _filling(fill: Callable[[Path], object]) -> Callable[[Any, Inputs, Path, Journal], Facts]:
+    def run(config: Any, inputs: Inputs, out: Path, journal: Journal) -> Facts:
+        fill(out)
+        return Facts(facts={"eos_id": 2, "vocabulary_size": ODD_SIZE})
+
+    return run
 
 
 def publish_step(store: Store, training: Artifact, model: Any, step: int, *, last: bool) -> Artifact:
@@ -100,11 +101,11 @@ def publish_step(store: Store, training: Artifact, model: Any, step: int, *, las
 
 def documents() -> list[str]:
     """Held-out text of which a small model can learn something."""
-    return [text for text in texts.prose() if len(text) >= 300][:80]
+    return [text for text in texts.prose() if len(text) >= 200][:60]
 
 
 def trained_model() -> Any:
-    return trained(documents())
+    return trained(documents(), steps=40)
 
 
 def bits_per_byte(model: Any) -> float:
@@ -113,7 +114,7 @@ def bits_per_byte(model: Any) -> float:
     from eval.scoring.transformers_model import TransformersModel
 
     vocabulary = texts.vocabulary(ODD_SIZE)
-    found = [text[:300] for text in documents()]
+    found = [text[:200] for text in documents()]
     scores = Scorer(TransformersModel(model), prefix_token=2).rolling([vocabulary.encode(text) for text in found])
     return sum(bits(score.log_likelihood) for score in scores) / sum(len(text.encode()) for text in found)
 

@@ -321,6 +321,8 @@ def made_run(store: Store) -> dict[str, tuple[Artifact, ...]]:
                     "key": c.key,
                     "step": c.facts["step"],
                     "tokens_seen": c.facts["tokens_seen"],
+                    "form": "",
+                    "start_token": "always",
                 },
                 "bits_per_byte": {NASTY: score(3.0 - n), "code": score(2.0)},
                 "baselines": {NASTY: {"gzip-9": 2.5}, "code": {"gzip-9": 1.5}},

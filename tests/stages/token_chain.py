@@ -75,7 +75,7 @@ CORPUS = Stage(
     config=CorpusConfig,
     inputs={},
     run=_write_corpus,
-    externals=lambda config, store: {"suites": digest(SuitesConfig().names)},
+    externals=lambda config, store: {"suites": digest(SuitesConfig().all_names)},
 )
 FOREIGN = Stage(name="tokenizer", revision=1, config=ForeignConfig, inputs={}, run=_write_foreign)
 

@@ -43,7 +43,6 @@ def evaluation(tasks: Mapping[str, TaskScores], **more: Any) -> Evaluation:
     settings: dict[str, Any] = {
         "tokenizer": "tokenizer",
         "corpus": "corpus",
-        "harness": "0.4.13",
         "machine": "2 cores",
         "suites": {"core": 1},
         "skipped": {},

@@ -70,17 +70,18 @@ def test_many_tasks_must_be_surer():
         ({"version": 2}, {}, "definition has version 2 in the candidate and 1 in the baseline"),
         ({"metric": "f1"}, {}, "metric is f1 in the candidate and acc in the baseline"),
         ({"shots": 3}, {}, "solved examples is 3"),
-        ({"through_harness": True}, {"harness": "0.5.0"}, "lm-eval 0.5.0 asked the candidate and 0.4.13 the baseline"),
+        ({"software": "lm-eval 0.5.0"}, {}, "lm-eval 0.5.0 asked the candidate, and lm-eval 0.4.13 the baseline"),
         ({"per_token": True}, {"tokenizer": "other"}, "different tokenizers"),
         ({"items": items(RIGHT, prompt_hash="other")}, {}, "100 of 100 items ask something else in the two"),
         ({"items": items(RIGHT, prompt_hash="other")}, {"corpus": "other"}, "of different corpora"),
         ({"items": items(RIGHT, weights=[2.0] * 100)}, {}, "100 of 100 items have different weights"),
         ({"items": items(RIGHT, item=1000)}, {}, "no item in common"),
+        ({"measured": True, "items": items(RIGHT, prompt_hash="gpu")}, {}, "measured on different devices"),
         ({"measured": True}, {"machine": "4 cores"}, "measured on 4 cores, the baseline on 2 cores"),
     ],
 )
 def test_scores_that_do_not_mean_the_same_are_not_compared(change, circumstances, reason):
-    baseline = evaluation({"a": task(items(RIGHT)), "b": task(items(RIGHT))})
+    baseline = evaluation({name: task(items(RIGHT), software="lm-eval 0.4.13") for name in "ab"})
     changed = dataclasses.replace(baseline.tasks["a"], **change)
     candidate = evaluation({"a": changed, "b": baseline.tasks["b"]}, **circumstances)
     found = compare(candidate, baseline)
@@ -88,7 +89,7 @@ def test_scores_that_do_not_mean_the_same_are_not_compared(change, circumstances
     assert set(found.tasks) == {"b"}
 
 
-@pytest.mark.parametrize("circumstances", [{"tokenizer": "other"}, {"corpus": "other"}, {"harness": "other"}])
+@pytest.mark.parametrize("circumstances", [{"tokenizer": "other"}, {"corpus": "other"}])
 def test_circumstances_that_do_not_bear_on_a_task_do_not_stop_it(circumstances):
     baseline = evaluation({"a": task(items(RIGHT))})
     assert not compare(evaluation({"a": task(items(RIGHT))}, **circumstances), baseline).not_compared
@@ -135,6 +136,17 @@ def test_a_model_made_slow_is_found_and_an_equal_one_is_not():
     equal = compare(measured(1), measured(1))
     assert equal.verdict(measured=True) == "no_difference"
     assert equal.tasks["latency"].found.low < 0 < equal.tasks["latency"].found.high
+
+
+def test_a_size_is_no_sample():
+    """One number that is the same every time: whatever differs, differs."""
+
+    def sized(log2_mebibytes):
+        found = task(items([log2_mebibytes]), higher_is_better=False, axis="efficiency", alert_threshold=0.1)
+        return evaluation({"model_bytes": found})
+
+    assert verdicts(sized(6.2), sized(6)) == {"model_bytes": "regressed"}
+    assert verdicts(sized(6), sized(6)) == {"model_bytes": "no_difference"}
 
 
 def test_flips_are_the_items_that_moved_most():

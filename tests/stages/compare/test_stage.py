@@ -96,7 +96,9 @@ def test_what_cannot_be_compared_is_said_plainly(store, models):
     candidate = publish_evaluation(store, models[2], core(30))
     artifact = compared(store, candidate, baseline)
     assert artifact.facts["verdict"] == "not_compared"
-    assert artifact.facts["not_compared"] == {"quote": "lm-eval 0.4.13 asked the candidate and 0.4.12 the baseline"}
+    assert artifact.facts["not_compared"] == {
+        "quote": "lm-eval 0.4.13 asked the candidate, and lm-eval 0.4.12 the baseline"
+    }
     assert "nothing of" in events(artifact, "warning")[0]["text"]
 
 

@@ -16,19 +16,6 @@ from tests.stages.curate.curated import corpus, curate, source, write_jsonl
 from tests.stages.pretrain import micro
 
 NUMBER, SEED = 4, 3
-SUITE = """
-name = "planted"
-axis = "safety"
-version = 1
-
-[[tasks]]
-name = "memorised_canaries"
-source = "canaries"
-version = 1
-limit = 8
-metric = "memorised_rate"
-higher_is_better = false
-"""
 SEQUENCE_TOKENS, BATCH_SEQUENCES, NUM_STEPS = 72, 4, 150
 TIMES_SEEN = 50
 
@@ -57,7 +44,7 @@ def trained(store: Store, tokens: Artifact) -> Artifact:
     made = execute(
         Job(stage=PRETRAIN, config=config, externals=externals, inputs={"tokens": (tokens,)}, label="t"), store
     )
-    assert made.facts["domains"]["canary"]["epochs"] == TIMES_SEEN
+    assert made.facts["mixture"]["canary"]["epochs"] == TIMES_SEEN
     (path,) = (store.artifacts_path / "checkpoint").iterdir()
     return Artifact(path)
 
@@ -66,10 +53,10 @@ def test_canaries_that_were_read_fifty_times_are_reported_and_those_never_read_a
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     store = Store(tmp_path)
-    Path("planted.toml").write_text(SUITE)
     write_jsonl("a.jsonl", corpus(40))
-    suites = SuitesConfig(names=("planted.toml",))
+    suites = SuitesConfig(names=("safety",))
     planted = Source(kind="canaries", number=NUMBER, seed=SEED)
     sources = (source(quality="none"), planted)
     text = curate(CurateConfig(sources=sources, identify_languages=False, suites=suites))
@@ -78,8 +65,12 @@ def test_canaries_that_were_read_fifty_times_are_reported_and_those_never_read_a
 
     config = EvaluateConfig(suites=suites, domain_bytes=1000)
     inputs = {"model": model, "corpus": text, "tokenizer": tokenizer}
-    facts = token_chain.run_stage(store, EVALUATE, config, inputs).facts
+    evaluation = token_chain.run_stage(store, EVALUATE, config, inputs)
+    facts = evaluation.facts
     assert set(facts["bits_per_byte"]) == {"web"}, "canaries are no held-out text"
     task = facts["tasks"]["memorised_canaries"]
     assert task["value"] == 1 and task["num_items"] == task["planted"] == NUMBER
     assert task["control_value"] == 0 and task["control_exposure_bits"] < 4 < task["exposure_bits"]
+    assert set(facts["tasks"]) == {"toxicity", "bias", "leaks", "memorised_text", "memorised_canaries"}
+    assert set(facts["skipped_tasks"]) == {"refusal"}, "a model without a chat template"
+    assert "alt-profanity-check" in evaluation.manifest.externals["toxicity"]

@@ -8,6 +8,7 @@ import torch
 
 from data.errors import InputError
 from data.vocabulary.vocabulary import Vocabulary
+from eval.suites import load_suite
 from stages.base import execute
 from stages.evaluate import STAGE, EvaluateConfig
 from stages.export import hf
@@ -25,7 +26,7 @@ from tests.stages.export.made import (
     tokenizer_model,
 )
 
-SETTINGS = {"domain_bytes": 2000, "suites": {"names": ("core",)}}
+SETTINGS = {"domain_bytes": 2000, "suites": {"names": ("core",), "last_names": ()}}
 HELDOUT = {"code": list(code()[:3]), "prose": list(prose()[:5]), "empty": [""]}
 
 
@@ -52,15 +53,24 @@ def evaluation(inputs: dict[str, Any], tmp_path_factory: pytest.TempPathFactory)
 
 def test_scores_of_every_domain_and_task_are_facts(inputs: dict[str, Any], evaluation: Artifact) -> None:
     facts = evaluation.facts
-    assert facts["model"] == {"stage": "checkpoint", "key": inputs["model"].key, "step": 7, "tokens_seen": 700}
+    assert facts["model"] == {
+        "stage": "checkpoint",
+        "key": inputs["model"].key,
+        "step": 7,
+        "tokens_seen": 700,
+        "form": "",
+        "start_token": "always",
+    }
+    assert facts["suites"] == {"core": load_suite("core").version}
     assert set(facts["bits_per_byte"]) == {"code", "prose"}, "a domain without text has no score"
     for domain, score in facts["bits_per_byte"].items():
         assert score["low"] <= score["value"] <= score["high"] and 1990 < score["num_bytes"] <= 2000
         assert 0 < facts["baselines"][domain]["gzip-9"] < 8
-    assert set(facts["tasks"]) == {"bracket_1", "bracket_3", "indent", "keyword_4way", "agreement", "word_order"}
+    tasks = {task.name: task for task in load_suite("core").tasks}
+    assert set(facts["tasks"]) == set(tasks) and facts["skipped_tasks"] == {}
     for name, task in facts["tasks"].items():
-        assert task["num_items"] == 150 or name == "word_order"
-        assert task["chance"] is not None and task["standard_error"] > 0
+        assert task["num_items"] == tasks[name].limit or tasks[name].source == "heldout"
+        assert task["chance"] is not None and task["standard_error"] is not None
 
 
 def test_bits_per_byte_equal_a_direct_computation(inputs: dict[str, Any], evaluation: Artifact) -> None:
@@ -125,15 +135,15 @@ def test_an_exported_model_scores_as_its_checkpoint(
 
 def test_an_export_without_the_hugging_face_form_is_explained(inputs: dict[str, Any]) -> None:
     bare = publish(inputs["store"], "export", lambda folder: (folder / "sample.txt").touch(), {})
-    with pytest.raises(InputError, match="has no Hugging Face form"):
+    with pytest.raises(InputError, match="has no form hf to evaluate; export it"):
         load_scored_model(bare)
 
 
 def test_without_suites_there_are_only_bits_per_byte(inputs: dict[str, Any], tmp_path: Path) -> None:
-    found = evaluate(inputs, tmp_path, suites={"names": ()})
+    found = evaluate(inputs, tmp_path, suites={"names": (), "last_names": ()})
     assert found.facts["tasks"] == {} and set(found.facts["bits_per_byte"]) == {"code", "prose"}
     assert pq.read_table(found.path / "items.parquet").num_rows == 0
-    assert job(STAGE, {"suites": {"names": ()}}).externals == {}, "and lm-eval's version is no part of the key"
+    assert job(STAGE, {"suites": {"names": (), "last_names": ()}}).externals == {}, "and lm-eval's version is no part of the key"
 
 
 def test_speed_settings_are_no_part_of_the_key_and_the_suites_are() -> None:
@@ -150,7 +160,7 @@ def test_without_lm_eval_the_key_needs_the_fix_unless_there_are_no_suites(monkey
     monkeypatch.setattr("eval.suites.metadata.version", absent)
     with pytest.raises(InputError, match="lm-eval, which is not installed here: `pip install lm-eval`"):
         job(STAGE, {})
-    assert job(STAGE, {"suites": {"names": ()}}).externals == {}
+    assert job(STAGE, {"suites": {"names": (), "last_names": ()}}).externals == {}
 
 
 @pytest.mark.parametrize("find", [absent, lambda name: None])
