@@ -170,7 +170,7 @@ async def _compare(
     compared, is_new = await _make("compare", run, listener, suffix, candidate=evaluation.key)
     if is_new:
         await show_comparison(compared)
-    return looks_of_comparison(label, compared, read_flips(compared)) if is_newest(_resolver(run), model) else ()
+    return looks_of_comparison(label, compared, read_flips(compared)) if is_newest(run.store, model) else ()
 
 
 async def _make(name: str, run: Run, listener: Listener, suffix: str, **inputs: str) -> tuple[Artifact, bool]:

@@ -121,6 +121,16 @@ def _sentence(event: Event) -> str:
             return f"{event['url']} does not answer, and is tried again ({event['operation']}: {event['error']})"
         case "store.recovered":
             return f"{event['url']} answers again after {event['seconds']:.0f} s"
+        case "evaluation.compared":
+            said = f"evaluation {event['candidate']} against {event['baseline']}: {event['verdict'].replace('_', ' ')}"
+            return said + (f"; improved: {', '.join(event['improved'])}" if event["improved"] else "")
+        case "evaluation.regressed":
+            return "regressed: " + ", ".join(
+                f"{task} from {found['baseline']:.4g} to {found['candidate']:.4g}"
+                for task, found in event["tasks"].items()
+            )
+        case "metric.missing":
+            return f"there is no score of {event['task']}: {event['reason']}"
         case "check":
             return f"{event['status']}: {event['name']}: {event['detail']}"
     fields = {name: value for name, value in event.items() if name not in ("time", "stage", "kind")}

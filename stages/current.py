@@ -1,7 +1,7 @@
 """The model that a recipe stands for now. Pure over manifests."""
 
 from stages.resolve import MissingInput, Resolver
-from stages.store import Artifact
+from stages.store import Artifact, Store
 
 
 def current_model(resolver: Resolver) -> Artifact:
@@ -24,14 +24,15 @@ def evaluation_of(resolver: Resolver, model: Artifact) -> Artifact | None:
     return resolver.store.find("evaluate", resolver.job("evaluate", model=model).key)
 
 
-def is_newest(resolver: Resolver, model: Artifact) -> bool:
+def is_newest(store: Store, model: Artifact) -> bool:
     """Whether no later checkpoint of the same training has been evaluated: an evaluation that comes late says nothing
     about how things stand now."""
     parent = model.manifest.config.get("parent")
     if model.stage != "checkpoint" or parent is None:
         return True
+    evaluated = {entry.key for made in store.all("evaluate") for entry in made.manifest.inputs["model"]}
     return not any(
-        other.facts["step"] > model.facts["step"] and evaluation_of(resolver, other)
-        for other in resolver.store.all("checkpoint")
-        if other.manifest.config.get("parent") == parent
+        other.facts["step"] > model.facts["step"]
+        for other in store.all("checkpoint")
+        if other.manifest.config.get("parent") == parent and other.key in evaluated
     )

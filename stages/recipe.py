@@ -58,6 +58,7 @@ STAGES: dict[str, Stage] = {
         REPORT,
     )
 }
+CHAIN = tuple(name for name in STAGES if name != ADOPT.name)  # adopting is for models from elsewhere
 
 # What TOML calls the shapes that pydantic asks for.
 SHAPES = {

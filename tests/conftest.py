@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
-from stages.recipe import STAGES
+from stages.recipe import CHAIN
 from tests.end_to_end.shell import REPOSITORY, TINY, run
 
 # A shared machine makes any single example slow now and then. Where a failure must mean that the change is wrong, in
@@ -48,7 +48,7 @@ def tiny_root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     with open(shared / "tiny-lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not made.exists():
-            for stage in STAGES:
+            for stage in CHAIN:
                 absent = ("prefect",) if stage == "evaluate" else ("prefect", "lm_eval")
                 result = run(f"stages.{stage}", TINY, "--root", root, absent=absent)
                 assert result.returncode == 0, f"{stage}: {result.stderr[-4000:]}"

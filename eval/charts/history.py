@@ -21,12 +21,12 @@ def over_time(
     baseline was promoted: seconds since 1970. labels: the order in which they have colours; those beyond the colours
     share one.
     """
-    from matplotlib.dates import AutoDateLocator, ConciseDateFormatter, date2num
+    from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
 
     every = [point.x for series in panels.values() for points in series.values() for point in points]
     first, last = min([*every, *promoted]), max([*every, *promoted])
     margin = max((last - first) * 0.05, LEAST_MARGIN_SECONDS)
-    ends = [float(date2num(datetime.fromtimestamp(end, UTC))) for end in (first - margin, last + margin)]
+    ends = [_days(end) for end in (first - margin, last + margin)]
     figure, found = figure_of(len(panels), columns=3, row_inches=PANEL_INCHES)
     for axes, (title, series) in zip(found, panels.items(), strict=True):
         for number, label in enumerate(labels):
@@ -38,20 +38,15 @@ def over_time(
                 [max(point.value - point.low, 0.0) for point in points],
                 [max(point.high - point.value, 0.0) for point in points],
             ]
-            dates = date2num([datetime.fromtimestamp(point.x, UTC) for point in points])
-            axes.errorbar(
-                dates, [point.value for point in points], yerr=whiskers,
+            drawn = axes.errorbar(
+                [_days(point.x) for point in points], [point.value for point in points], yerr=whiskers,
                 color=STACK_COLORS[number] if own else REST_COLOR, marker=MARKERS[number] if own else ".",
                 markersize=4, linewidth=1.1, capsize=2, elinewidth=0.8, label=plain(label) if own else REST,
             )  # fmt: skip
+            for part in (*drawn.lines[1], *drawn.lines[2]):  # of many points the bars would hide the line
+                part.set_alpha(0.4)
         for time in promoted:
-            axes.axvline(
-                float(date2num(datetime.fromtimestamp(time, UTC))),
-                color=PINK,
-                linestyle="-.",
-                linewidth=1.1,
-                label=PROMOTED,
-            )
+            axes.axvline(_days(time), color=PINK, linestyle="-.", linewidth=1.1, label=PROMOTED)
         axes.xaxis_date()
         axes.set_xlim(*ends)
         locator = AutoDateLocator(minticks=2, maxticks=4)
@@ -62,3 +57,10 @@ def over_time(
         axes.locator_params(axis="y", nbins=5)
     legend_below(figure)
     return figure
+
+
+def _days(seconds: float) -> float:
+    """As matplotlib counts dates."""
+    from matplotlib.dates import date2num
+
+    return float(date2num(datetime.fromtimestamp(seconds, UTC)))

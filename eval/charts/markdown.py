@@ -67,13 +67,14 @@ def comparison_markdown(facts: Facts, measurements: Facts, flips: Iterable[Facts
     panels = differences(facts, measurements)
     if panels:
         parts.append(f"![Differences with intervals]({as_data_uri(draw_differences(panels))})")
-        head = ["task", "verdict", "baseline", "candidate", "difference", "95 % interval", "p, corrected", "detectable"]
+        head = ["task", "verdict", "baseline", "candidate", "difference", "p, corrected", "detectable"]
         rows = [
             [
                 _plain(name),
                 VERDICTS[task["verdict"]][2],
-                *(_number(task[part]) for part in ("baseline", "candidate", "difference")),
-                _interval(task["low"], task["high"]),
+                _number(task["baseline"]),
+                _number(task["candidate"]),
+                f"{_number(task['difference'])} ({_interval(task['low'], task['high'])})",
                 _number(task["p_corrected"]),
                 _number(task["minimal_detectable_difference"]),
             ]
@@ -138,7 +139,7 @@ def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 
 def _number(value: float | None) -> str:
-    return "–" if value is None else f"{value:.4g}"
+    return "–" if value is None else f"{value:.3g}"
 
 
 def _interval(low: float | None, high: float | None) -> str:

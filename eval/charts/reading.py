@@ -176,9 +176,10 @@ def differences(comparison: Facts, measurements: Facts) -> dict[str, list[Differ
 
 
 def compared_tasks(comparison: Facts, measurements: Facts) -> Iterator[tuple[str, Facts]]:
-    """Every task that was compared, measured ones last."""
-    yield from comparison["tasks"].items()
-    yield from measurements.get("tasks", {}).items()
+    """Every task that was compared, measured ones too: what regressed first."""
+    every = {**comparison["tasks"], **measurements.get("tasks", {})}
+    order = list(VERDICTS)
+    yield from sorted(every.items(), key=lambda entry: order.index(entry[1]["verdict"]))
 
 
 def _severity(row: Difference) -> int:

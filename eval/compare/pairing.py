@@ -1,6 +1,7 @@
 """Items of two evaluations in pairs, or the sentence that says why a task cannot be compared."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from eval.compare.evaluation import Evaluation
@@ -60,8 +61,7 @@ def pair_items(candidate: Evaluation, baseline: Evaluation, name: str) -> Paired
     """The items that both evaluations hold of a task. Raises NotComparable if there are none, or if one of them asks
     or weighs something else.
     """
-    ours = {item.item: item for item in candidate.tasks[name].items}
-    theirs = {item.item: item for item in baseline.tasks[name].items}
+    ours, theirs = (_by_identity(scores.tasks[name].items) for scores in (candidate, baseline))
     pairs = tuple(Pair(candidate=ours[item], baseline=theirs[item]) for item in sorted(ours.keys() & theirs.keys()))
     if not pairs:
         raise NotComparable("the two have no item in common")
@@ -73,3 +73,10 @@ def pair_items(candidate: Evaluation, baseline: Evaluation, name: str) -> Paired
     if weighed:
         raise NotComparable(f"{weighed} of {len(pairs)} items have different weights in the two")
     return Paired(pairs=pairs, num_unpaired=len(ours) + len(theirs) - 2 * len(pairs))
+
+
+def _by_identity(items: Sequence[ItemResult]) -> dict[tuple[int, str], ItemResult]:
+    """By number and cluster: the tasks of one of lm-eval's groups number their items each from 0."""
+    found = {(item.item, item.cluster): item for item in items}
+    assert len(found) == len(items), "two items of a task have the same number and cluster"
+    return found

@@ -12,7 +12,7 @@ CELLS_AT_ONCE = 2_000_000  # so that memory stays small where there are many clu
 
 
 def bootstrap_interval(scores: Clustered, *, draws: int = DRAWS, seed: int = 0) -> tuple[float, float]:
-    """The percentile interval, 95 %, of a weighted mean, widened for few clusters. Equal to the value where there is one
+    """The percentile interval, 95 %, of a weighted mean, wider for few clusters. Equal to the value where there is one
     cluster.
     """
     rng = np.random.default_rng(seed)

@@ -31,6 +31,9 @@ class HarnessModel(LM):
         return [(score.log_likelihood, score.is_greedy) for score in self._scorer.score(pairs, self._progress)]
 
     def loglikelihood_rolling(self, requests: list[Instance]) -> list[float]:
+        """Of whole texts. A start token that the tokenizer puts is the only one and is not scored; lm-eval's own
+        adapter for transformers reads a second one there and scores it.
+        """
         sequences = [self._tokenizer.encode(request.args[0]) for request in requests]
         return [score.log_likelihood for score in self._scorer.rolling(sequences, self._progress)]
 

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from eval.results import ItemResult, TaskResult
+from eval.robustness.questions import plain_tokens
 from eval.scoring.scorer import Progress, Score
 from eval.subject import Subject
 from eval.suites import Suite, TaskDefinition
@@ -44,13 +45,12 @@ def run_task(suite: Suite, task: TaskDefinition, subject: Subject, progress: Pro
     """Groups are the kinds of requests; `evidence` says why one did not pass. At most `limit` requests, the first."""
     asked = list(requests(subject))[: task.limit]
     pairs: list[tuple[Sequence[int], Sequence[int]]] = []
+    start = () if subject.scorer.always_prefix else (subject.scorer.prefix_token,)
     for request in asked:
         half = len(request.answer) // 2
-        pairs += [
-            (request.context, request.answer),
-            (request.context, request.answer[:half]),
-            ((*request.context, *request.answer[:half]), request.answer[half:]),
-        ]
+        head, rest = request.answer[:half], request.answer[half:]
+        before = (*request.context, *head) if request.context or not head else (*start, *head)
+        pairs += [(request.context, request.answer), (request.context, head), (before, rest)]
     scores = subject.scorer.score(pairs, progress)
     items = []
     for i, request in enumerate(asked):
@@ -74,16 +74,15 @@ def run_task(suite: Suite, task: TaskDefinition, subject: Subject, progress: Pro
 
 def requests(subject: Subject) -> Iterator[Request]:
     """Every request: texts, and lengths about the model's context."""
-    tokenizer = subject.tokenizer
     for group, texts in TEXTS.items():
         for text in texts:
             name = ascii(text) if len(text) < 20 else f"{ascii(text[:8])} ({len(text)} characters)"
             try:
-                yield Request(group=group, name=name, answer=tuple(tokenizer.encode(text)))
+                yield Request(group=group, name=name, answer=tuple(plain_tokens(subject, text)))
             except (ValueError, TypeError) as error:
                 refused = f"refused: {type(error).__name__}: {error}"
                 yield Request(group=group, name=name, refused=refused if group == "no Unicode" else "")
-    words = list(tokenizer.encode(WORDS))
+    words = plain_tokens(subject, WORDS)
     most = subject.scorer.model.max_length
 
     def of(length: int) -> tuple[int, ...]:

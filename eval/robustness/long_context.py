@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from eval.results import ItemResult, Skipped, TaskResult
 from eval.robustness.drop import with_drop
-from eval.robustness.questions import is_right, predicted, read_questions
+from eval.robustness.questions import is_right, plain_tokens, predicted, read_questions
 from eval.robustness.settings import LongContextSettings
 from eval.suites import Suite, TaskDefinition
 
@@ -23,20 +23,21 @@ def run_task(suite: Suite, task: TaskDefinition, subject: "Subject", progress: "
     """
     settings = task.chosen()
     assert isinstance(settings, LongContextSettings)
-    encode = subject.tokenizer.encode
     window = min(subject.scorer.model.max_length, settings.most_tokens)
-    separator = list(encode(SEPARATOR))
+    separator = plain_tokens(subject, SEPARATOR)
+    whole = subject.tokenizer.encode(SEPARATOR)
+    start = whole[: len(whole) - len(separator)]
     numbered = read_questions(task, settings.bases, subject)
     found = []
     requests: list[tuple[Sequence[int], Sequence[int]]] = []
     filler = _Filler(subject, task.seed)
     for entry in numbered:
-        choices = [list(encode(text)) for text in entry.question.texts]
+        choices = [plain_tokens(subject, text) for text in entry.question.texts]
         position = settings.positions[entry.item % len(settings.positions)]
         num_tokens = int(position * (window - 1 - max(map(len, choices)) - len(separator)))
         if num_tokens < 1:
             continue
-        context = [*filler.take(num_tokens, entry.item), *separator]
+        context = [*start, *filler.take(num_tokens, entry.item), *separator]
         found.append((entry, position, context))
         requests += [((), choice) for choice in choices] + [(context, choice) for choice in choices]
     if not found:
@@ -65,7 +66,7 @@ class _Filler:
     """Held-out text, a document after another in an order drawn by `seed`."""
 
     def __init__(self, subject: "Subject", seed: int) -> None:
-        self._encode = subject.tokenizer.encode
+        self._subject = subject
         self._seed = seed
         self._documents = sorted(pair for pairs in subject.heldout.values() for pair in pairs if pair[1].strip())
         if not self._documents:
@@ -79,5 +80,5 @@ class _Filler:
             _, text = rng.choice(self._documents)
             # Of a long document only what is needed is encoded: a token is at least a byte.
             begin = rng.randrange(max(1, len(text) - 8 * num_tokens))
-            tokens += self._encode(text[begin : begin + 8 * num_tokens])
+            tokens += plain_tokens(self._subject, text[begin : begin + 8 * num_tokens])
         return tokens[:num_tokens]

@@ -129,6 +129,12 @@ def score_questions(
     ]
 
 
+def plain_tokens(subject: "Subject", text: str) -> list[int]:
+    """Without the start token that some tokenizers put before a text: to stand after other tokens."""
+    tokens = list(subject.tokenizer.encode(text))
+    return tokens[1:] if tokens[:1] == [subject.scorer.prefix_token] else tokens
+
+
 def predicted(log_likelihoods: Sequence[float]) -> int:
     """The most likely choice; the first of equals."""
     return int(np.argmax(log_likelihoods))

@@ -36,8 +36,8 @@ def generate(
     progress: Callable[[int, int], None] | None,
     numbers: Sequence[int],
 ) -> list[list[int]]:
-    """`Scorer.generate`, of prompts that are complete, with the numbers by which tokens are drawn. A batch holds at most `batch_tokens` tokens with those to come,
-    unless it is one prompt.
+    """`Scorer.generate`, of prompts that are complete, with the numbers by which tokens are drawn. A batch holds at
+    most `batch_tokens` tokens with those to come, unless it is one prompt.
     """
     texts = [_Text(number=number, prompt=prompt) for number, prompt in zip(numbers, prompts, strict=True)]
 

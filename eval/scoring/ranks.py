@@ -1,9 +1,9 @@
 """The scorer on all ranks of a process group, each with the whole model or its part of one.
 
-Every rank asks for the same; all get all of the answers. Batches are planned alike everywhere and dealt out in turn, and
-a rank that has none left in the last round reads one again and forgets what came of it: each rank makes as many forward
-passes as any other, so that a model with collectives of its own does not wait for ever, and no item is counted twice.
-The ranks meet once, at the end.
+Every rank asks for the same; all get all of the answers. Batches are planned alike everywhere and dealt out in turn,
+and a rank that has none left in the last round reads one again and forgets what came of it: each rank makes as many
+forward passes as any other, so that a model with collectives of its own does not wait for ever, and no item is counted
+twice. The ranks meet once, at the end.
 """
 
 from collections.abc import Callable, Sequence

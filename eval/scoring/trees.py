@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-ROW_TOKENS = 64  # attention within a row costs the square of its length; up to here next to nothing
+ROW_TOKENS = 128  # attention within a row costs the square of its length; up to here a few hundredths of the whole
 LEAST_SHARED = 8  # a sequence joins a row if at least one in so many of its tokens is there already
 
 

@@ -137,12 +137,10 @@ def compared_rows(comparison: Artifact) -> list[dict[str, Any]]:
     from eval.charts.compared import VERDICTS
     from eval.charts.reading import compared_tasks
 
-    order = list(VERDICTS)
-    rows = [
+    return [
         {"task": name, **task, "words": VERDICTS[task["verdict"]][2], "bad": task["verdict"] == "regressed"}
         for name, task in compared_tasks(comparison.facts, comparison.manifest.measurements)
     ]
-    return sorted(rows, key=lambda row: (order.index(row["verdict"]), row["task"]))
 
 
 def reasons(found: Mapping[str, str]) -> dict[str, str]:

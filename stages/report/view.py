@@ -173,7 +173,7 @@ def lineage_rows(inputs: Inputs) -> list[dict[str, Any]]:
     for entry in inputs["pretrain"].facts["checkpoints"]:
         checkpoint = inputs.store.find("checkpoint", entry["key"])
         artifacts += [checkpoint] if checkpoint else []
-    artifacts += [*inputs.many("evaluations"), *inputs.many("export")]
+    artifacts += [*inputs.many("evaluations"), *inputs.many("comparisons"), *inputs.many("export")]
     return [
         {
             "stage": artifact.stage,

@@ -13,7 +13,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from stages.recipe import STAGES
+from stages.recipe import CHAIN
 from stages.store import Store
 from tests.benchmarks.harness import Cost, interleave, measure, report
 
@@ -29,7 +29,7 @@ def from_shell(recipe: str, root: Path) -> Cost:
     """Every stage by its own command, as a person would type them."""
     costs = [
         measure([sys.executable, "-m", f"stages.{stage}", str(RECIPES / recipe), "--root", str(root)])
-        for stage in STAGES
+        for stage in CHAIN
     ]
     return Cost(sum(cost.wall_seconds for cost in costs), sum(cost.cpu_seconds for cost in costs))
 
@@ -70,11 +70,11 @@ def main() -> None:
 
 def stage_rows(root: Path) -> tuple[list[list], float]:
     """A row for each stage, and the wall seconds of all but the evaluations, which run beside the training."""
-    made = {stage: list(Store(root).all(stage)) for stage in STAGES}
+    made = {stage: list(Store(root).all(stage)) for stage in CHAIN}
     wall = {stage: sum(a.manifest.provenance["seconds"] for a in found) for stage, found in made.items()}
     cpu = {stage: sum(a.manifest.provenance["cpu_seconds"] for a in found) for stage, found in made.items()}
     total = sum(seconds for stage, seconds in wall.items() if stage != "evaluate")
-    return [[stage, len(made[stage]), wall[stage], cpu[stage], wall[stage] / total] for stage in STAGES], total
+    return [[stage, len(made[stage]), wall[stage], cpu[stage], wall[stage] / total] for stage in CHAIN], total
 
 
 def scores_to_gzip(root: Path) -> dict[str, tuple[float, float]]:

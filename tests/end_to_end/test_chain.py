@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from stages.recipe import STAGES
+from stages.recipe import CHAIN
 from stages.store import Store
 from tests.end_to_end.shell import TINY, run, run_here
 
 
-def test_nine_stages_ran_alone_without_prefect(tiny_root: Path) -> None:
+def test_ten_stages_ran_alone_without_prefect(tiny_root: Path) -> None:
     store = Store(tiny_root)
-    assert all(list(store.all(stage)) for stage in STAGES)
+    assert all(list(store.all(stage)) for stage in CHAIN)
     assert len(list(store.all("evaluate"))) == len(list(store.all("checkpoint"))) == 2
 
 
@@ -42,7 +42,7 @@ def test_a_second_run_only_finds_what_is_there(tiny_root: Path) -> None:
     result = run_here("stages.report", TINY, "--upstream", "--root", tiny_root)
     assert result.returncode == 0, result.stderr
     assert "started" not in result.stderr
-    assert len(re.findall("up to date", result.stderr)) == len(STAGES) + 1, "nine stages, two evaluations"
+    assert len(re.findall("up to date", result.stderr)) == len(CHAIN) + 1, "ten stages, two evaluations"
 
 
 def test_events_are_json_lines(tiny_root: Path) -> None:
@@ -57,7 +57,7 @@ def test_commands_on_the_store(tiny_root: Path, tmp_path: Path) -> None:
     listed = run_here("stages", "list", "--root", tiny_root)
     assert all(artifact.key in listed.stdout for artifact in store.all())
     lineage = run_here("stages", "lineage", report.key[:8], "--root", tiny_root)
-    assert all(f"{stage} " in lineage.stdout for stage in (*STAGES, "checkpoint"))
+    assert all(f"{stage} " in lineage.stdout for stage in (*CHAIN, "checkpoint"))
     assert run_here("stages", "verify", "--root", tiny_root).returncode == 0
     kept = run_here("stages", "gc", TINY, "--root", tiny_root)
     assert kept.returncode == 0 and "tiny-" not in kept.stdout, "an artifact of the recipe is no garbage"

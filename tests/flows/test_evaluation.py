@@ -93,7 +93,7 @@ def promoted(desk: Desk) -> Artifact:
 def test_a_planted_regression_is_told_once_and_so_is_the_recovery(desk: Desk, promoted: Artifact) -> None:
     assert desk.receiver.told == [], "nothing is wrong yet"
     worse = desk.publish(desk.worse, 50)
-    desk.regression()
+    assert worse.key and desk.regression()
     assert desk.receiver.told == [("raised", Kind.REGRESSION)]
     body = desk.receiver.bodies[0]
     (evidence,) = (each for each in body["evidence"] if each["flips"])

@@ -19,7 +19,7 @@ import pytest
 from prefect.settings import PREFECT_API_URL, PREFECT_HOME, temporary_settings
 
 from flows.server import server_for_this_run
-from stages.recipe import STAGES
+from stages.recipe import CHAIN
 from stages.store import Store
 from tests.chaos import chain
 from tests.end_to_end.shell import REPOSITORY, TINY, run_here
@@ -156,7 +156,7 @@ def server(story: Story) -> Iterator[None]:
 
 
 def test_each_stage_failed_once_was_retried_and_completed(story: Story) -> None:
-    assert sorted(path.name for path in story.desk.failed.iterdir()) == sorted(STAGES), (
+    assert sorted(path.name for path in story.desk.failed.iterdir()) == sorted(CHAIN), (
         "a fault was not injected everywhere"
     )
     last: dict[str, str] = {}
@@ -164,8 +164,8 @@ def test_each_stage_failed_once_was_retried_and_completed(story: Story) -> None:
     for name, state, run_count in story.desk.task_runs():
         stage = name.split(" ")[0].split("-")[0]
         last[stage], attempts[stage] = state, max(attempts.get(stage, 0), run_count)
-    assert last == dict.fromkeys(STAGES, "COMPLETED")
-    assert attempts == dict.fromkeys(STAGES, 2)
+    assert last == dict.fromkeys(CHAIN, "COMPLETED")
+    assert attempts == dict.fromkeys(CHAIN, 2)
 
 
 def test_nothing_outlives_the_flow_and_the_next_one_goes_on(story: Story) -> None:
@@ -179,7 +179,7 @@ def test_nothing_outlives_the_flow_and_the_next_one_goes_on(story: Story) -> Non
 
 def test_killed_and_restarted_it_ends_with_the_digests_of_an_undisturbed_chain(story: Story, tiny_root: Path) -> None:
     """A short version of `make chaos-chain`; and the flow makes what the commands make."""
-    assert {name.split("/")[0] for name in story.digests} == {*STAGES, "checkpoint"}
+    assert {name.split("/")[0] for name in story.digests} == {*CHAIN, "checkpoint"}
     undisturbed = {f"{artifact.stage}/{artifact.key}": artifact.digest for artifact in Store(tiny_root).all()}
     assert story.digests.items() <= undisturbed.items()
 

@@ -136,7 +136,7 @@ def test_what_a_reader_looks_for_is_on_the_page(artifacts: dict[str, tuple[Artif
         "made",
     ):
         assert expected in text, expected
-    for name in ("corpus", "tokenizer", "tokens", "plan", "preflight", "pretrain", "export"):
+    for name in ("corpus", "tokenizer", "tokens", "plan", "preflight", "pretrain", "comparisons", "export"):
         assert artifacts[name][0].key in text, "the lineage names every artifact"
 
 

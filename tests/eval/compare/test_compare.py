@@ -101,6 +101,16 @@ def test_items_that_only_one_was_asked_are_left_out():
     assert (found.num_items, found.num_unpaired) == (100, 50)
 
 
+def test_the_tasks_of_a_group_number_their_items_each_from_0():
+    def group(scores):
+        return evaluation(
+            {"mmlu": task([items([score], clusters=[f"part {i}/0"])[0] for i, score in enumerate(scores)])}
+        )
+
+    found = compare(group([1, 0, 1]), group([1, 1, 1])).tasks["mmlu"].found
+    assert (found.num_items, found.num_worsened, found.num_unpaired) == (3, 1, 0)
+
+
 def test_a_task_without_a_score_is_missing_only_if_it_was_to_be_asked():
     baseline = evaluation(
         {"a": task(items(RIGHT)), "b": task(items(RIGHT)), "c": task(items(RIGHT), suite="safety")},

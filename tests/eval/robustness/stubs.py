@@ -29,6 +29,8 @@ class Utf8:
 class JudgingScorer:
     """Log-likelihoods by a function of the whole text. Remembers what it was asked."""
 
+    prefix_token, always_prefix = 0, True
+
     def __init__(self, judge: Judge, max_length: int = 4096) -> None:
         self.model = SimpleNamespace(max_length=max_length, vocabulary_size=Utf8.size)
         self.asked: list[tuple[str, str]] = []

@@ -2,6 +2,7 @@ import itertools
 import json
 import random
 import sys
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -156,6 +157,21 @@ def test_every_request_at_the_boundary_is_answered_and_faults_are_named() -> Non
     assert "length of the context" in failed and "empty" not in failed and "one token" not in failed
     assert all("nan" in item.evidence for item in broken.items if not item.score)
     assert [item.prompt_hash for item in broken.items] == [item.prompt_hash for item in whole.items]
+
+
+def test_a_tokenizer_that_puts_a_start_token_puts_it_once() -> None:
+    class Starting(Utf8):
+        def encode(self, text: str) -> list[int]:
+            return [END, *super().encode(text)]
+
+    model = BigramModel(Utf8.size, max_length=96)
+    scorer = Scorer(model, prefix_token=END, always_prefix=False)
+    judged = replace(subject(scorer, HELDOUT), tokenizer=Starting())
+    boundary, late = run(judged, task("boundary", {}), task("long_context", {"bases": ["bracket_1"]}, name="late"))
+    assert boundary.value == 1.0, boundary.facts()["failed_groups"]
+    unpadded = ["".join(map(chr, row)).rstrip(chr(END)) for row in model.inputs]
+    assert len(unpadded) > 100 and not any(chr(END) in row[1:] for row in unpadded)
+    assert {item.group for item in late.items} == {f"{position} of the context" for position in (0.3, 0.6, 0.9)}
 
 
 def test_a_task_of_lm_eval_can_be_a_base_and_others_are_named(monkeypatch: pytest.MonkeyPatch) -> None:

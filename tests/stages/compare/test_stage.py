@@ -1,12 +1,16 @@
+import io
+
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
+from rich.console import Console
 
 from stages.base import execute
 from stages.compare import STAGE, CompareConfig
 from stages.compare.baselines import promote
 from stages.compare.chosen import choose_baseline
 from stages.compare.stage import FLIPS
+from stages.console import ConsoleListener
 from stages.journal import read_events
 from stages.manifest import EVENTS
 from stages.store import Store
@@ -70,6 +74,22 @@ def test_a_regression_is_told_once_with_the_items_that_flipped(store, models):
     assert {row["candidate_evidence"] for row in rows if row["task"] == "bits_per_byte/code"} <= {
         f"code/{i}" for i in range(30)
     }
+
+
+def test_a_person_reads_what_happened(monkeypatch):
+    stream = io.StringIO()
+    monkeypatch.setattr("stages.console.Console", lambda **_: Console(file=stream, width=200))
+    about = {"stage": "compare", "candidate": "0123", "baseline": "4567", "step": 30}
+    with ConsoleListener() as listener:
+        listener({**about, "kind": "evaluation.compared", "verdict": "no_difference", "improved": ["indent"]})
+        tasks = {"quote": {"candidate": 0.6333333, "baseline": 0.9666667}}
+        listener({**about, "kind": "evaluation.regressed", "tasks": tasks})
+        listener({**about, "kind": "metric.missing", "task": "quote", "reason": "it was left out"})
+    assert stream.getvalue().splitlines() == [
+        "compare      evaluation 0123 against 4567: no difference; improved: indent",
+        "compare      regressed: quote from 0.9667 to 0.6333",
+        "compare      there is no score of quote: it was left out",
+    ]
 
 
 def test_an_equal_model_is_not_told_of(store, models):

@@ -45,7 +45,7 @@ def test_nothing_is_judged_edited_compared_or_held_out() -> None:
         heldout_fraction=0.5,
         repeated_line_documents=1,
         repeated_line_characters=5,
-        suites=SuitesConfig(names=("safety",)),
+        suites=SuitesConfig(names=("safety",), last_names=()),
         most_lost_share=1,
     )
     made = curate(config)

@@ -56,7 +56,7 @@ def test_canaries_that_were_read_fifty_times_are_reported_and_those_never_read_a
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     store = Store(tmp_path)
     write_jsonl("a.jsonl", corpus(40))
-    suites = SuitesConfig(names=("safety",))
+    suites = SuitesConfig(names=("safety",), last_names=())
     planted = Source(kind="canaries", number=NUMBER, seed=SEED)
     sources = (source(quality="none"), planted)
     text = curate(CurateConfig(sources=sources, identify_languages=False, suites=suites))

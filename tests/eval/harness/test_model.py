@@ -62,3 +62,13 @@ def test_the_likelihood_of_a_whole_text_is_that_of_all_its_tokens() -> None:
     )
     wanted = [model.log_likelihood([END, *TOKENIZER.encode(text)], 1) for text in texts]
     assert found == pytest.approx(wanted, abs=1e-4)
+
+
+def test_requests_that_end_alike_go_on_together_and_keep_their_order() -> None:
+    model = spelling("abc=defing.")
+    asked = [("xa", {"until": ["="]}), ("b", {"until": ["d"]}), ("e", {"until": ["="]}), ("a", {"max_gen_toks": 1})]
+    steps: list[tuple[int, int]] = []
+    model._progress = lambda done, total: steps.append((done, total))
+    found = model.generate_until([request("generate_until", *arguments) for arguments in asked])
+    assert found == ["bc", "c=", "fing.", "b"]
+    assert steps[-1] == (4, 4) and steps == sorted(steps)

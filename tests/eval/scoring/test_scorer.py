@@ -1,8 +1,6 @@
-import math
 import random
 
 import pytest
-import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -44,10 +42,8 @@ def test_scores_equal_brute_force_whatever_the_batch(shapes: list[tuple[int, int
 
 def test_one_prefix_token_stands_before_each_sequence() -> None:
     model = BigramModel(11, max_length=6)
-    Scorer(model, prefix_token=END).rolling([[3, 4, 5], [7]])
-    assert model.inputs == [[END, 3, 4], [END, 7, END]], (
-        "the second row is filled up on the right, after all its tokens"
-    )
+    Scorer(model, prefix_token=END).rolling([[3, 4, 5], [7, 8], []])
+    assert model.inputs == [[END, 3, 4], [END, 7, END]], "the second row is filled up on the right"
     model.inputs.clear()
     Scorer(model, prefix_token=END, batch_tokens=1).rolling([[1 + i % 9 for i in range(20)]])
     assert [row.count(END) for row in model.inputs] == [1, 0, 0, 0], "a document longer than two windows has one prefix"
@@ -63,42 +59,21 @@ def test_greedy_is_told_apart_from_likely() -> None:
     assert [score.is_greedy for score in scores] == [True, False, False]
 
 
-def test_greedy_generation_follows_the_best_token_and_ends_at_the_end_of_the_document() -> None:
-    model = BigramModel(13, max_length=8)
-    for token in range(12):
-        model.table[token, token + 1] = 100.0
-    assert Scorer(model, prefix_token=9).greedy([5], max_new_tokens=39) == [6, 7, 8], "9 ends the document"
-    assert Scorer(model, prefix_token=12).greedy([5], max_new_tokens=2) == [6, 7]
-    assert Scorer(model, prefix_token=12).greedy([5], max_new_tokens=9, stop=lambda new: len(new) == 1) == [6]
+def test_a_start_token_is_left_to_a_tokenizer_that_puts_one() -> None:
+    """One where the context is empty, none before other text, and never two."""
+    model = BigramModel(11, max_length=6)
+    scorer = Scorer(model, prefix_token=1, always_prefix=False)
+    found = scorer.score([((), [3, 4]), ((), [1, 3, 4]), ([1, 3], [4]), ([3], [4]), ((), ())])
+    assert sorted(model.inputs) == [[1, 3], [3, 1]], "what reads the same is read once"
+    one, four = model.log_likelihood([1, 3, 4], 1), model.log_likelihood([3, 4], 1)
+    assert [score.log_likelihood for score in found] == pytest.approx([one, one, four, four, 0.0], abs=1e-4)
+    assert [score.num_tokens for score in found] == [2, 2, 1, 1, 0]
 
 
-def test_a_transformers_model_gives_the_same_score_in_any_batch() -> None:
-    """Padding stands on the right and is not masked; rows of one batch must not see it."""
-    from transformers import LlamaConfig, LlamaForCausalLM
-
-    from eval.scoring.transformers_model import TransformersModel
-
-    torch.manual_seed(0)
-    config = LlamaConfig(
-        vocab_size=101,
-        hidden_size=64,
-        num_hidden_layers=2,
-        num_attention_heads=8,
-        num_key_value_heads=2,
-        intermediate_size=48,
-        max_position_embeddings=24,
-    )
-    model = LlamaForCausalLM(config).eval()
-    rng = random.Random(0)
-    requests = [tuple([rng.randrange(101) for _ in range(rng.randrange(1, 20))] for _ in range(2)) for _ in range(23)]
-    alone = Scorer(TransformersModel(model), prefix_token=2, batch_tokens=1).score(requests)
-    together = Scorer(TransformersModel(model), prefix_token=2, batch_tokens=4096).score(requests)
-    for one, other in zip(alone, together, strict=True):
-        assert one.log_likelihood == pytest.approx(other.log_likelihood, abs=1e-4)
-        assert one.is_greedy == other.is_greedy
-    context, answer = next((c, a) for c, a in requests if len(c) + len(a) < 24)
-    with torch.no_grad():
-        logits = model(torch.tensor([[2, *context, *answer]])).logits[0].double().log_softmax(-1)
-    wanted = sum(float(logits[len(context) + i, token]) for i, token in enumerate(answer))
-    assert alone[requests.index((context, answer))].log_likelihood == pytest.approx(wanted, abs=1e-4)
-    assert math.isfinite(wanted)
+def test_a_pause_is_offered_before_each_batch() -> None:
+    calls: list[int] = []
+    model = BigramModel(11, max_length=6)
+    scorer = Scorer(model, prefix_token=END, batch_tokens=3, between=lambda: calls.append(len(model.inputs)))
+    scorer.rolling([[3, 4, 5], [7, 8, 9], [2]])
+    scorer.generate([[3], [4]], max_new_tokens=1)
+    assert calls == [0, 1, 2, 3]
