@@ -69,7 +69,7 @@ async def regression(
     Args:
         recipe: That of the current model, with the suites by which all are judged.
         root: Folder that holds artifacts/ and runs/.
-        models: Other models: keys of artifacts, folders or .gguf files, names on a hub.
+        models: Other models: keys of artifacts, folders, .gguf files, or REPOSITORY@COMMIT of the Hugging Face hub.
         baseline: Name of the promoted baseline; empty: that of the recipe's [compare].
         blocks: Prefect blocks that are told besides those of the recipe's [alerts], as type/name.
     """
@@ -166,6 +166,9 @@ async def _compare(
     """What a comparison has to say of how things stand now: nothing where there is nothing to compare with, and for a
     checkpoint that comes late."""
     if not Resolver(run.recipe, run.store, STAGES, {"candidate": evaluation}).jobs("compare"):
+        if model.facts.get("last", True):
+            text = f"{model.path.name} has nothing to be compared with: `python -m stages promote` makes a baseline"
+            listener({"kind": "note", "stage": "compare", "text": text})
         return ()
     compared, is_new = await _make("compare", run, listener, suffix, candidate=evaluation.key)
     if is_new:
@@ -193,7 +196,9 @@ async def _named(name: str, run: Run, listener: Listener) -> Artifact:
     except InputError:
         if "/" not in name and not Path(name).exists():
             raise
-        (path,) = await make("adopt", Run(_changed(run.recipe, "adopt", source=name), run.root), listener)
+        source, _, revision = name.partition("@")
+        recipe = _changed(run.recipe, "adopt", source=source, revision=revision)
+        (path,) = await make("adopt", Run(recipe, run.root), listener)
         return Artifact(Path(path))
     if found.stage not in JUDGED_STAGES:
         raise InputError(f"{name!r} is of the stage {found.stage}; a model is of {', '.join(JUDGED_STAGES)}")

@@ -30,7 +30,7 @@ def bits_by_tokens(series: Mapping[str, Sequence[Point]], trends: Mapping[str, T
         if domain in trends:
             axes.plot(x, [trends[domain].at(tokens) for tokens in x], color=color, linestyle="--", linewidth=1.1)
     name_axes(axes, "Bits per byte over tokens, on logarithmic axes", "tokens seen", "bits per byte")
-    for axis, shares in ((axes.xaxis, (1, 2, 5)), (axes.yaxis, (1, 1.5, 2, 3, 4, 6))):
+    for axis, shares in ((axes.xaxis, (1, 2, 5)), (axes.yaxis, (1, 1.2, 1.5, 2, 2.5, 3, 4, 5, 6, 8))):
         axis.set_major_locator(LogLocator(subs=shares))
         axis.set_major_formatter(lambda value, position: short(value))
         axis.set_minor_locator(NullLocator())

@@ -15,6 +15,7 @@ import re
 import tempfile
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache, cached_property
 from importlib import metadata
@@ -79,9 +80,12 @@ def classifier() -> ProfanityClassifier | None:
     folder = Path(str(metadata.distribution(PACKAGE).locate_file(FOLDER)))
     digest = hashlib.sha256(b"".join((folder / name).read_bytes() for name in ("vectorizer.joblib", "model.joblib")))
     path = cache_folder() / f"profanity-{FORMAT}-{digest.hexdigest()[:16]}.npz"
-    if not path.exists():
-        save(convert(folder), path)
-    return load(path)
+    if path.exists():
+        return load(path)
+    made = convert(folder)
+    with suppress(OSError):  # where nothing can be kept, every run reads the package
+        save(made, path)
+    return made
 
 
 def cache_folder() -> Path:

@@ -27,13 +27,24 @@ def make_subject(
         scorer=scored.scorer,
         tokenizer=scored.tokenizer,
         heldout=texts,
-        training=lambda most, seed: training_documents(inputs["corpus"].path, most, seed),
+        training=training_text(inputs),
         canaries=planted_canaries(inputs),
         chat=chat_template(inputs["model"]),
         num_parameters=sum(parameter.numel() for parameter in parameters),
         model_bytes=sum(parameter.numel() * parameter.element_size() for parameter in parameters),
         scratch=scratch,
     )
+
+
+def training_text(inputs: Inputs) -> "Callable[[int, int], Sequence[Document]]":
+    """What gives documents of the training text; none of a model that was trained elsewhere."""
+    if not _trained_here(inputs):
+        return lambda most, seed: ()
+    return lambda most, seed: training_documents(inputs["corpus"].path, most, seed)
+
+
+def _trained_here(inputs: Inputs) -> bool:
+    return inputs["model"].stage != "adopt"
 
 
 def training_documents(corpus: Path, most: int, seed: int) -> "list[Document]":
@@ -62,7 +73,7 @@ def planted_canaries(inputs: Inputs) -> "CanarySet | None":
     """
     from data.canaries import CanarySet
 
-    if inputs["model"].stage == "adopt":
+    if not _trained_here(inputs):
         return None
     sources = inputs["corpus"].manifest.config.get("sources", ())
     found = [CanarySet(seed=s["seed"], number=s["number"]) for s in sources if s["kind"] == Kind.CANARIES]

@@ -100,13 +100,10 @@ def _headline(axis: str, tasks: "Sequence[Task]", comparison: Artifact | None) -
     if axis == "long_tail":
         from eval.charts.reading import drops
 
-        worst = sorted(
-            ((abs(drop.clean - drop.perturbed), drop) for rows in drops({axis: list(tasks)}).values() for drop in rows),
-            key=lambda entry: -entry[0],
-        )
-        if worst:
-            drop = worst[0][1]
-            return f"{drop.name} changes most: {drop.clean:.3g} clean, {drop.perturbed:.3g} perturbed"
+        found = [drop for rows in drops({axis: list(tasks)}).values() for drop in rows if drop.clean]
+        if found:
+            worst = max(found, key=lambda drop: abs(1 - drop.perturbed / drop.clean))
+            return f"{worst.name} changes most: {worst.clean:.3g} clean, {worst.perturbed:.3g} perturbed"
     if axis == "efficiency":
         from eval.charts.reading import cost
 
@@ -116,14 +113,17 @@ def _headline(axis: str, tasks: "Sequence[Task]", comparison: Artifact | None) -
 
 
 def trends(evaluations: Sequence[Artifact]) -> tuple[dict[str, "Trend"], dict[str, "Trend"]]:
-    """Lines over the logarithm of tokens seen: of bits per byte by domain, and of scores by task."""
+    """Lines over the logarithm of tokens seen: of bits per byte by domain, and of scores by task where more is better,
+    so that the slopes of all go the same way."""
     from eval.charts.frame import Point
     from eval.charts.trend import fit
 
     found: tuple[dict[str, Trend], dict[str, Trend]] = ({}, {})
+    tasks = view.task_series(evaluations)
+    rising = {name for name, task in evaluations[-1].facts["tasks"].items() if task["higher_is_better"]}
     for lines, series, logarithmic in (
         (found[0], view.score_series(evaluations), True),
-        (found[1], view.task_series(evaluations), False),
+        (found[1], {name: points for name, points in tasks.items() if name in rising}, False),
     ):
         for name, points in series.items():
             line = fit([Point(**point) for point in points], logarithmic=logarithmic)

@@ -105,7 +105,7 @@ def documents() -> list[str]:
 
 
 def trained_model() -> Any:
-    return trained(documents(), steps=40)
+    return trained(documents(), steps=15)
 
 
 def bits_per_byte(model: Any) -> float:

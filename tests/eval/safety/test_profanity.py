@@ -40,6 +40,17 @@ def test_the_package_is_read_once_and_then_only_arrays_are(monkeypatch: pytest.M
         assert getattr(first, name).tobytes() == getattr(second, name).tobytes()
 
 
+def test_where_nothing_can_be_kept_the_package_is_read_each_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "longhaul").write_text("a file is in the way")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    profanity.classifier.cache_clear()
+    made = profanity.classifier()
+    assert made is not None and made.probabilities(TEXTS)[0] > 0.99
+    assert (tmp_path / "longhaul").read_text() == "a file is in the way"
+
+
 def test_a_package_of_another_make_is_refused_with_advice(tmp_path: Path) -> None:
     for name in ("vectorizer", "model"):
         joblib.dump({"a": 1}, tmp_path / f"{name}.joblib")

@@ -2,12 +2,15 @@
 
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from tokenizers import Tokenizer, models, pre_tokenizers, processors
 from transformers import PreTrainedTokenizerFast
 
 from data.canaries import CanarySet
-from stages.evaluate.judged import chat_template, planted_canaries
+from stages.curate.artifact import file_path
+from stages.evaluate.judged import chat_template, planted_canaries, training_text
 from stages.store import Artifact, Store
 from tests.stages.export.made import publish
 
@@ -62,3 +65,20 @@ def test_canaries_of_the_corpus_are_those_of_models_that_were_trained_on_it(tmp_
         "adopt": None,
     }
     assert planted_canaries({"model": models["checkpoint"], "corpus": Corpus()}) is None
+
+
+def test_the_training_text_is_that_of_the_corpus_unless_a_model_was_trained_elsewhere(tmp_path: Path) -> None:
+    def fill(folder: Path) -> None:
+        (folder / "train").mkdir()
+        for domain, number in (("code", 7), ("web", 40)):
+            rows = [{"id": f"{domain}/{i}", "text": f"{domain} {i}"} for i in range(number)]
+            pq.write_table(pa.Table.from_pylist(rows), file_path(folder, "train", domain, 0))
+
+    store = Store(tmp_path)
+    corpus = publish(store, "curate", fill, {})
+    ours, other = (publish(store, stage, lambda folder: None, {}) for stage in ("checkpoint", "adopt"))
+    documents = training_text({"model": ours, "corpus": corpus})
+    drawn = documents(20, 1)
+    assert len({document.id for document in drawn}) == 20 and drawn == documents(20, 1) != documents(20, 2)
+    assert {document.domain for document in documents(100, 1)} == {"code", "web"} and len(documents(100, 1)) == 47
+    assert not training_text({"model": other, "corpus": corpus})(20, 1)
