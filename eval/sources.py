@@ -83,7 +83,7 @@ SOURCES: dict[str, Source] = {
     ),
     "choice_order": Source(
         runner="eval.robustness.choice_order:run_task",
-        texts="eval.robustness.questions:fixed_texts",
+        texts="eval.robustness.choice_order:fixed_texts",
         settings=BaseSettings,
     ),
     "long_context": Source(

@@ -34,10 +34,11 @@ class Document:
 class Subject:
     """A model under judgement. Nothing here knows of artifacts.
 
-    heldout: domain -> (id, text). training: (most documents, seed) -> documents of the training text, drawn by seed;
-    none for a model whose training text is not at hand. canaries: what was planted in it. chat: a user's message as the
-    model's chat template puts it; None for a model that has none. model_bytes: of the files that hold its weights.
-    scratch: an empty folder for rendered tasks and their caches.
+    heldout: domain -> (id, text). training: (most documents, seed) -> documents of the training text, drawn by seed, to
+    which a larger number appends; none for a model whose training text is not at hand. canaries: what was planted in
+    it. chat: a user's message as the model's chat template puts it; None for a model that has none. model_bytes: of its
+    weights as they are loaded. stored_bytes: of the files that hold them and nothing else; None where there are none,
+    as in a checkpoint. scratch: an empty folder for rendered tasks and their caches.
     """
 
     scorer: "Scorer"
@@ -48,6 +49,7 @@ class Subject:
     chat: Callable[[str], str] | None
     num_parameters: int
     model_bytes: int
+    stored_bytes: int | None = None
     scratch: Path
 
     @cached_property

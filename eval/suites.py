@@ -19,7 +19,9 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 from data.errors import InputError
 from data.heldout.judged_item import JudgedItem
-from eval.sources import SOURCES, Settings
+from eval.robustness.settings import LM_EVAL, BaseSettings
+from eval.settings import Settings
+from eval.sources import SOURCES
 from eval.tasks.heldout import GENERATORS as HELDOUT_GENERATORS
 from eval.tasks.templates import GENERATORS as TEMPLATE_GENERATORS
 
@@ -68,13 +70,33 @@ class TaskDefinition(Definition):
     def _fits_its_source(self) -> "TaskDefinition":
         if self.source not in SOURCES:
             raise ValueError(f"task {self.name}: no source is named {self.source!r}; there are {', '.join(SOURCES)}")
-        SOURCES[self.source].settings.model_validate(self.settings)
+        source = SOURCES[self.source]
+        idle = [] if source.through_harness else [name for name in ("generator", "shots") if getattr(self, name)]
+        if idle:
+            raise ValueError(
+                f"task {self.name}: {', '.join(idle)} has no effect on the source {self.source}; leave it out"
+            )
+        try:
+            source.settings.model_validate(self.settings)
+        except ValidationError as error:
+            first = error.errors()[0]
+            where = ".".join(map(str, ("settings", *first["loc"])))
+            raise ValueError(f"task {self.name}: {where}: {first['msg']}") from None
         return self
 
     @property
     def made_by(self) -> str:
         """The generator's name, or lm-eval's name of the task."""
         return self.generator or self.name
+
+    @property
+    def of_lm_eval(self) -> tuple[str, ...]:
+        """lm-eval's names of its own tasks and groups whose items are asked."""
+        if self.source == "lm_eval":
+            return (self.made_by,)
+        settings = self.chosen()
+        bases = settings.bases if isinstance(settings, BaseSettings) else ()
+        return tuple(base.removeprefix(LM_EVAL) for base in bases if base.startswith(LM_EVAL))
 
     def chosen(self) -> Settings:
         """`settings`, as the model of the source."""
@@ -152,7 +174,7 @@ def require_harness() -> None:
 def read_through_harness(names: Sequence[str], waived: Sequence[str] = ()) -> bool:
     """Whether `fixed_texts` takes items from lm-eval's tasks, whose content `digest` does not see."""
     tasks = (task for suite in load_suites(names) for task in suite.tasks)
-    return any(task.source == "lm_eval" and task.name not in waived for task in tasks)
+    return any(task.of_lm_eval and task.name not in waived for task in tasks)
 
 
 def digest(names: Sequence[str]) -> str:
@@ -175,22 +197,27 @@ def fixed_texts(names: Sequence[str], waived: Sequence[str] = ()) -> Iterator[Ju
     """
     suites = load_suites(names)
     tasks = [task for suite in suites for task in suite.tasks]
-    unknown = sorted(set(waived) - {task.name for task in tasks if task.source == "lm_eval"})
+    unknown = sorted(set(waived) - {task.name for task in tasks if task.of_lm_eval})
     if unknown:
         raise InputError(
             f"suites.waived_tasks: {', '.join(unknown)}: no such lm-eval task in the suites {', '.join(names)}"
         )
     for task in tasks:
-        for number, text in enumerate(SOURCES[task.source].fixed_texts(task)):
+        for number, text in enumerate(_texts(task, waived)):
             yield JudgedItem(task.name, str(number), text)
-        if task.source == "lm_eval" and task.name not in waived:
-            require_harness()
-            from eval.harness import task_texts
 
-            try:
-                for number, text in enumerate(task_texts(task.made_by)):
-                    yield JudgedItem(task.name, str(number), text)
-            except InputError as error:
-                raise InputError(
-                    f"{error}; or name it in suites.waived_tasks, to train on text that may hold its items"
-                ) from None
+
+def _texts(task: TaskDefinition, waived: Sequence[str]) -> Iterator[str]:
+    yield from SOURCES[task.source].fixed_texts(task)
+    if not task.of_lm_eval or task.name in waived:
+        return
+    require_harness()
+    from eval.harness import task_texts
+
+    try:
+        for name in task.of_lm_eval:
+            yield from task_texts(name)
+    except InputError as error:
+        raise InputError(
+            f"{error}; or name {task.name} in suites.waived_tasks, to train on text that may hold its items"
+        ) from None

@@ -12,6 +12,7 @@ events at once, it is made once.
 import argparse
 import asyncio
 from collections.abc import Sequence
+from importlib import import_module
 from pathlib import Path
 from time import time
 from typing import Any
@@ -22,16 +23,17 @@ from stages.cli import add_recipe_arguments, run_and_exit
 from stages.recipe import STAGES, Recipe, load
 
 # isort: split
-from prefect import flow
+from prefect import Flow, flow
 from prefect.events.clients import get_events_subscriber
 from prefect.events.filters import EventFilter, EventNameFilter
+from prefect.flows import EntrypointType
 from prefect.settings import PREFECT_API_URL
 
 from data.errors import InputError
 from flows.alerts import tell
 from flows.notify import show_comparison, show_evaluation
 from flows.stage_task import Run, make
-from flows.terminal import Listener, in_terminal, terminal
+from flows.terminal import Listener, in_terminal, watching
 from stages.alerts import LEDGER, Ledger, Look, read
 from stages.current import current_model, evaluation_of, is_newest
 from stages.looks import look_for_overdue, look_of_failure, look_of_success, looks_of_comparison, read_flips
@@ -53,7 +55,7 @@ async def evaluate_checkpoint(recipe: Recipe, checkpoint: str, root: str = ".") 
         root: Folder that holds artifacts/ and runs/.
     """
     run = Run(recipe, Path(root))
-    return str((await evaluate_model(run, terminal.get(), run.store.lookup(checkpoint))).path)
+    return str((await evaluate_model(run, watching(), run.store.lookup(checkpoint))).path)
 
 
 @flow(name="regression", flow_run_name="{recipe.name}", persist_result=False)
@@ -76,7 +78,7 @@ async def regression(
     told = tuple(dict.fromkeys((*recipe.alerts.blocks, *blocks)))
     recipe = _changed(recipe, "alerts", blocks=told)
     recipe = _changed(recipe, "compare", baseline=baseline or recipe.compare.baseline)
-    run, listener = Run(recipe, Path(root)), terminal.get()
+    run, listener = Run(recipe, Path(root)), watching()
     chosen = [(recipe.name, current_model(_resolver(run)))]
     chosen += [(f"{recipe.name}/{name}", await _named(name, run, listener)) for name in models]
     try:
@@ -251,7 +253,9 @@ def _run(arguments: argparse.Namespace) -> None:
     if arguments.cron:
         _require_server("--cron")
         parameters = {"recipe": recipe.model_dump(mode="json"), "root": str(Path(root).resolve()), **more}
-        regression.serve(name=recipe.name, cron=arguments.cron, parameters=parameters, limit=1)
+        served: Flow = import_module("flows.evaluation").regression  # not that of __main__, which no run can import
+        kind = EntrypointType.MODULE_PATH
+        served.serve(name=recipe.name, cron=arguments.cron, parameters=parameters, limit=1, entrypoint_type=kind)
         return
     for path in in_terminal(lambda: regression(recipe, root, **more)):
         print(path)

@@ -20,7 +20,7 @@ from prefect.artifacts import acreate_markdown_artifact
 
 from flows.evaluation import evaluate_model, evaluate_rest
 from flows.stage_task import Run, make
-from flows.terminal import Listener, in_terminal, terminal
+from flows.terminal import Listener, in_terminal, watching
 from stages.export.config import Form
 from stages.store import Artifact
 
@@ -36,7 +36,7 @@ async def pipeline(recipe: Recipe, root: str = ".") -> dict[str, list[str]]:
         recipe: Everything that the run depends on.
         root: Folder that holds artifacts/ and runs/.
     """
-    return await chain(Run(recipe, Path(root)), terminal.get())
+    return await chain(Run(recipe, Path(root)), watching())
 
 
 async def chain(run: Run, listener: Listener) -> dict[str, list[str]]:

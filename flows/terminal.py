@@ -43,6 +43,12 @@ def ignore(event: dict[str, Any]) -> None:
 terminal: ContextVar[Listener] = ContextVar("terminal", default=ignore)
 
 
+def watching() -> Listener:
+    """Who watches this flow run. (A flow that is served is pickled with what it names, and a context variable cannot
+    be.)"""
+    return terminal.get()
+
+
 def in_terminal(flow: Callable[[], Coroutine[Any, Any, T]]) -> T:
     """What `flow()` returns. Ends this process with the exit code of a stage that failed, which has told why."""
     with server_for_this_run() as api, ConsoleListener() as console:

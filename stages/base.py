@@ -109,10 +109,16 @@ def no_externals(config: Any, store: Store) -> dict[str, Any]:
     return {}
 
 
+def whole(config: Any, inputs: Mapping[str, tuple[Artifact, ...]]) -> Any:
+    """For a stage whose configuration bears on whatever it is run on."""
+    return config
+
+
 @dataclass(frozen=True, kw_only=True)
 class Stage:
-    """The declaration of a stage. `revision` is raised by hand when the meaning of the code changes. `externals` says
-    what outside the store enters the key. A stage that `resumes` finds in `out` what a killed attempt left there; for
+    """The declaration of a stage. `revision` is raised by hand when the meaning of the code changes. `narrow` takes
+    out of the configuration what does not bear on the inputs, so that it is no part of the key. `externals` says what
+    outside the store enters the key, given what `narrow` leaves. A stage that `resumes` finds in `out` what a killed attempt left there; for
     any other, `out` is emptied first. `derives` names the stages of artifacts that it publishes on its way. `forget`
     removes what the stage keeps outside its work directory, so that a rebuild starts from nothing."""
 
@@ -121,6 +127,7 @@ class Stage:
     config: type[StageConfig]
     inputs: Mapping[str, InputSpec]
     run: Callable[[Any, Inputs, Path, Journal], Facts]
+    narrow: Callable[[Any, Mapping[str, tuple[Artifact, ...]]], Any] = whole
     externals: Callable[[Any, Store], dict[str, Any]] = no_externals
     resumes: bool = False
     derives: tuple[str, ...] = ()

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 from data.errors import InputError
+from stages import fingerprint
 from stages.base import InputSpec, Job, Stage
 from stages.config import StageConfig
 from stages.store import Artifact, Store
@@ -44,7 +45,7 @@ class Resolver:
         self.store = store
         self._stages = stages
         self._chosen = chosen or {}
-        self._externals: dict[str, dict[str, Any]] = {}
+        self._externals: dict[tuple[str, str], dict[str, Any]] = {}
         self._producers = {derived: stage.name for stage in stages.values() for derived in stage.derives}
 
     def jobs(self, name: str) -> list[Job]:
@@ -52,8 +53,6 @@ class Resolver:
         itself and finds nothing. Raises MissingInput if something upstream is not there."""
         stage = self._stages[name]
         config = self.recipe.config_for(name)
-        if name not in self._externals:
-            self._externals[name] = stage.externals(config, self.store)
         choices: list[dict[str, tuple[Artifact, ...]]] = [{}]
         for wanted, spec in stage.inputs.items():
             choices = [
@@ -61,16 +60,14 @@ class Resolver:
                 for before in choices
                 for found in self._choices(stage, wanted, spec, config, before)
             ]
-        return [
-            Job(
-                stage=stage,
-                config=config,
-                externals=self._externals[name],
-                inputs=choice,
-                label=self.recipe.name,
-            )
-            for choice in choices
-        ]
+        return [self._job(stage, stage.narrow(config, choice), choice) for choice in choices]
+
+    def _job(self, stage: Stage, config: StageConfig, inputs: Mapping[str, tuple[Artifact, ...]]) -> Job:
+        place = stage.name, fingerprint.digest(config)
+        if place not in self._externals:
+            self._externals[place] = stage.externals(config, self.store)
+        externals = self._externals[place]
+        return Job(stage=stage, config=config, externals=externals, inputs=inputs, label=self.recipe.name)
 
     def job(self, name: str, **chosen: Artifact) -> Job:
         """The only job of a stage, its inputs chosen where there is a choice. Raises MissingInput as `jobs` does, and

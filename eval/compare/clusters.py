@@ -50,3 +50,13 @@ def clustered(scores: Sequence[float], clusters: Sequence[str], weights: Sequenc
         totals=np.bincount(index, weights=shares * values, minlength=len(names)).astype(np.float64),
         weights=np.bincount(index, weights=shares, minlength=len(names)).astype(np.float64),
     )
+
+
+def design_effect(scores: Sequence[float], clusters: Sequence[str]) -> float:
+    """How many times the variance of the mean is what it would be if items were independent (Kish 1965, section 8.2):
+    1 at least, and the items of a cluster at most, which is what is assumed of scores that are all the same.
+    """
+    most = len(scores) / len(set(clusters))
+    alone = clustered(scores, [str(i) for i in range(len(scores))]).standard_error
+    together = clustered(scores, clusters).standard_error
+    return min(max((together / alone) ** 2, 1.0), most) if alone and together is not None else most

@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from eval.compare.evaluation import Evaluation, TaskScores
 from eval.compare.pairing import NotComparable, Pair, pair_items, require_same_meaning
-from eval.compare.significance import holm
+from eval.compare.significance import draws_for, holm
 from eval.compare.task import Difference, Verdict, detectable, judge, measured_difference, paired_difference
 
 LEVEL = 0.01
@@ -68,6 +68,7 @@ def compare(candidate: Evaluation, baseline: Evaluation, *, level: float = LEVEL
     """Compare every task that both hold. `level` bounds the chance that, if the models are equal, any task is said to
     differ, in either direction; tasks whose scores are measured have a level of their own.
     """
+    draws = draws_for(level, len(candidate.tasks))
     found: dict[str, tuple[Difference, tuple[Pair, ...]]] = {}
     not_compared = {name: "the baseline was not asked it" for name in candidate.tasks if name not in baseline.tasks}
     for name, task in candidate.tasks.items():
@@ -79,7 +80,7 @@ def compare(candidate: Evaluation, baseline: Evaluation, *, level: float = LEVEL
                 found[name] = measured_difference(task, baseline.tasks[name]), ()
             else:
                 paired = pair_items(candidate, baseline, name)
-                found[name] = paired_difference(task, paired), paired.pairs
+                found[name] = paired_difference(task, paired, draws), paired.pairs
         except NotComparable as reason:
             not_compared[name] = str(reason)
     missing, left_out = _absent(candidate, baseline)

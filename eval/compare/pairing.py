@@ -48,6 +48,10 @@ def require_same_meaning(candidate: Evaluation, baseline: Evaluation, name: str)
         raise NotComparable(f"{ours.software} asked the candidate, and {theirs.software} the baseline")
     if ours.per_token and candidate.tokenizer != baseline.tokenizer:
         raise NotComparable("its score counts tokens, and the two models have different tokenizers")
+    for which, task in (("candidate", ours), ("baseline", theirs)):
+        unscored = sum(not math.isfinite(item.score) for item in task.items)
+        if unscored:
+            raise NotComparable(f"{unscored} of {len(task.items)} items of the {which} have no finite score")
     if ours.measured and candidate.machine != baseline.machine:
         raise NotComparable(
             f"the candidate was measured on {candidate.machine or 'an unknown machine'}, "

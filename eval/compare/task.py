@@ -9,24 +9,25 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from eval.compare.clusters import clustered
+from eval.compare.clusters import clustered, design_effect
 from eval.compare.evaluation import TaskScores
 from eval.compare.intervals import is_share
 from eval.compare.pairing import Paired
 from eval.compare.power import minimal_detectable_difference
 from eval.compare.resampling import DRAWS, bootstrap_interval, percentiles
-from eval.compare.significance import rank_test, sign_test
+from eval.compare.significance import least_of_ranks, least_of_signs, rank_test, sign_test
 
 Verdict = Literal["regressed", "worse", "improved", "no_difference"]
 FACT = "a fact, not a sample: any difference is certain"
+POWER_ALONE = ("standard_error", "freedom", "least_p")
 MEASURED_METHOD = "Mann-Whitney test of the rounds, difference of medians"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Difference:
     """How far a candidate lies from a baseline, in the metric's units; `difference` is candidate less baseline, `low`
-    and `high` its 95 % interval (absent with one cluster), `standard_error` as the minimal detectable difference takes
-    it.
+    and `high` its 95 % interval (absent with one cluster). For the minimal detectable difference: `standard_error`,
+    its degrees of `freedom`, and `least_p`, the smallest p-value that the test could have given.
     """
 
     candidate: float
@@ -35,6 +36,8 @@ class Difference:
     low: float | None
     high: float | None
     standard_error: float | None
+    freedom: int
+    least_p: float
     p_value: float
     method: str
     num_items: int
@@ -44,23 +47,23 @@ class Difference:
     num_improved: int
 
     def facts(self) -> dict[str, Any]:
-        """All but the standard error."""
-        return {name: value for name, value in vars(self).items() if name != "standard_error"}
+        """All but what the minimal detectable difference takes."""
+        return {name: value for name, value in vars(self).items() if name not in POWER_ALONE}
 
 
-def paired_difference(task: TaskScores, paired: Paired) -> Difference:
-    """Of scores that are the same every time."""
+def paired_difference(task: TaskScores, paired: Paired, draws: int) -> Difference:
+    """Of scores that are the same every time. draws: of patterns of signs, where they are too many to try."""
     pairs = paired.pairs
     clusters = [pair.baseline.cluster for pair in pairs]
     weights = [pair.baseline.weight for pair in pairs]
     ours, theirs = ([getattr(pair, side).score for pair in pairs] for side in ("candidate", "baseline"))
     changes = [a - b for a, b in zip(ours, theirs, strict=True)]
     sums = clustered(changes, clusters, weights)
-    p_value, method = sign_test(sums.totals)
+    p_value, method = sign_test(sums.totals, draws=draws)
     if task.axis == "efficiency" and len(pairs) == 1:
         p_value, method = float(not changes[0]), FACT
     if is_share(ours, weights) and is_share(theirs, weights):
-        low, high, error = _adjusted(changes, clusters)
+        low, high, error = interval_of_change(changes, clusters)
     else:
         low, high = bootstrap_interval(sums) if sums.num_clusters > 1 else (None, None)
         error = sums.standard_error
@@ -72,6 +75,8 @@ def paired_difference(task: TaskScores, paired: Paired) -> Difference:
         low=low,
         high=high,
         standard_error=error,
+        freedom=sums.num_clusters - 1,
+        least_p=least_of_signs(sums.num_clusters),
         p_value=p_value,
         method=method,
         num_items=len(pairs),
@@ -82,16 +87,19 @@ def paired_difference(task: TaskScores, paired: Paired) -> Difference:
     )
 
 
-def _adjusted(changes: list[float], clusters: list[str]) -> tuple[float | None, float | None, float | None]:
+def interval_of_change(changes: list[float], clusters: list[str]) -> tuple[float | None, float | None, float | None]:
     """The interval of a difference of two shares on the same items, and its standard error: Wald's after one item more
     has changed each way (Bonett and Price 2012), so that it has a width even where no item changed; over clusters,
-    the two items being clusters of their own, and by Student's t.
+    the two items being clusters of their own that weigh as many items as count as an independent one, and by
+    Student's t.
     """
     from scipy.special import stdtrit
 
     if len(set(clusters)) < 2:
         return None, None, None
-    sums = clustered([*changes, 1.0, -1.0], [*clusters, "\0better", "\0worse"])
+    one = design_effect(changes, clusters)
+    weights = [1.0] * len(changes) + [one, one]
+    sums = clustered([*changes, 1.0, -1.0], [*clusters, "\0better", "\0worse"], weights)
     error = sums.standard_error
     assert error is not None
     half = float(stdtrit(sums.num_clusters - 3, 0.975)) * error
@@ -115,11 +123,13 @@ def measured_difference(task: TaskScores, baseline: TaskScores) -> Difference:
         low=float(low),
         high=float(high),
         standard_error=math.sqrt(float(moved.var())),
+        freedom=len(ours) + len(theirs) - 2,
+        least_p=least_of_ranks(len(ours), len(theirs)),
         p_value=rank_test(ours, theirs),
         method=MEASURED_METHOD,
         num_items=len(ours),
         num_unpaired=0,
-        num_clusters=len(ours) + len(theirs) - 1,
+        num_clusters=len(ours),
         num_worsened=int(np.count_nonzero(ours != centre)) - better,
         num_improved=better,
     )
@@ -140,7 +150,9 @@ def judge(task: TaskScores, found: Difference, p_corrected: float, level: float)
 
 
 def detectable(found: Difference, level: float) -> float | None:
-    """The minimal detectable difference of a task whose p-value must not exceed `level`."""
-    if found.standard_error is None:
+    """The minimal detectable difference of a task whose p-value must not exceed `level`; None where no difference could
+    be shown, since no pattern of so few clusters is that unlikely.
+    """
+    if found.standard_error is None or found.least_p > level:
         return None
-    return minimal_detectable_difference(found.standard_error, found.num_clusters, level)
+    return minimal_detectable_difference(found.standard_error, found.freedom, level)

@@ -62,14 +62,14 @@ def energy(
         return (joules() - began_joules) / done
 
     items = []
-    for i in range(settings.rounds):
+    for i in range(task.limit):
         subject.scorer.between()
         found = [joules_per_token(tokens, num_new) for tokens, num_new in asked]
         if min(found) > 0:
             shapes = [(*tokens.shape, num_new) for tokens, num_new in asked]
             items.append(item(i, math.fsum(map(math.log2, found)) / len(found), task, device, shapes))
         if progress is not None:
-            progress(i + 1, settings.rounds)
+            progress(i + 1, task.limit)
     if not items:
         raise Skipped("the energy counter does not move")
     of = "the GPU" if device == "cuda" else "all processors of the host, whatever they work on"

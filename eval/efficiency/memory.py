@@ -27,9 +27,10 @@ PROCESS = Path("/proc/self")
 
 
 def run_model_bytes(suite: Suite, task: TaskDefinition, subject: "Subject", progress: "Progress | None") -> TaskResult:
-    """Of the files that hold the weights: a fact, and the only item."""
-    items = (item(0, math.log2(subject.model_bytes / MIB), task),)
-    details = {"bytes": subject.model_bytes, "num_parameters": subject.num_parameters}
+    """Of the weights as they are stored, else as they are loaded: a fact, and the only item."""
+    num_bytes = subject.model_bytes if subject.stored_bytes is None else subject.stored_bytes
+    items = (item(0, math.log2(num_bytes / MIB), task),)
+    details = {"bytes": num_bytes, "num_parameters": subject.num_parameters}
     return TaskResult(suite=suite.name, axis=suite.axis, definition=task, items=items, details=details)
 
 
@@ -41,7 +42,7 @@ def run_peak_memory(suite: Suite, task: TaskDefinition, subject: "Subject", prog
     device = device_type(subject)
     peak = CudaPeak() if device == "cuda" else ResidentPeak()
     items, extra = [], []
-    for i in range(-1, settings.rounds):
+    for i in range(-1, task.limit):
         subject.scorer.between()
         peak.reset()
         new = continue_greedily(read(model, tokens))
@@ -52,7 +53,7 @@ def run_peak_memory(suite: Suite, task: TaskDefinition, subject: "Subject", prog
             score = math.log2((subject.model_bytes + extra[-1]) / MIB)
             items.append(item(i, score, task, device, tokens.shape, num_new))
             if progress is not None:
-                progress(i + 1, settings.rounds)
+                progress(i + 1, task.limit)
     details = {
         "measured_by": f"log2 of MiB: weights, and {peak.described}",
         "mebibytes": round((subject.model_bytes + max(extra)) / MIB, 2),

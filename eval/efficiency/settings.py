@@ -1,14 +1,13 @@
 """What the tasks of efficiency let a suite choose. Lengths are cut to what the model can take."""
 
-from pydantic import Field
+from pydantic import Field, PositiveInt
 
 from eval.settings import Settings
 
 
 class RoundSettings(Settings):
-    """Of every task that is measured in rounds."""
+    """Of every task that is measured in rounds, of which each is an item: `limit` of them."""
 
-    rounds: int = Field(default=16, ge=2, description="Measurements, each one an item")
     prompt_tokens: int = Field(default=128, ge=1, description="Tokens read before the first new one")
 
 
@@ -25,7 +24,7 @@ class ThroughputSettings(RoundSettings):
     """Of `throughput` and `energy`."""
 
     new_tokens: int = Field(default=16, ge=1, description="Tokens after the first, for each text of a batch")
-    batch_sizes: tuple[int, ...] = Field(default=(1, 8), min_length=1, description="Texts continued together")
+    batch_sizes: tuple[PositiveInt, ...] = Field(default=(1, 8), min_length=1, description="Texts continued together")
 
 
 class MemorySettings(RoundSettings):

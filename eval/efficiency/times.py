@@ -60,7 +60,7 @@ def first_token(
         wall.append(bench.wall() - began_wall)
         return bench.clock() - began
 
-    scores, references = over_reference(settings.rounds, subject, bench, once, progress)
+    scores, references = over_reference(task.limit, subject, bench, once, progress)
     items = [item(i, score, task, bench.described, tokens.shape) for i, score in enumerate(scores)]
     return measured(suite, task, items, {**percentiles(wall[1:]), **told(bench, references)})
 
@@ -84,7 +84,7 @@ def token_latency(
             times.append(bench.clock() - began)
         return percentile(times, settings.percentile)
 
-    scores, references = over_reference(settings.rounds, subject, bench, once, progress)
+    scores, references = over_reference(task.limit, subject, bench, once, progress)
     items = [item(i, score, task, bench.described, tokens.shape, num_new) for i, score in enumerate(scores)]
     return measured(suite, task, items, {**percentiles(wall[num_new:]), **told(bench, references)})
 
@@ -111,11 +111,11 @@ def throughput(
         return (bench.clock() - began) / num_new / size
 
     num = len(sizes)
-    scores, references = over_reference(settings.rounds * num, subject, bench, once, progress, warm_up=num)
+    scores, references = over_reference(task.limit * num, subject, bench, once, progress, warm_up=num)
     shapes = [(*tokens.shape, num_new) for tokens, num_new in asked]
     items = [
         item(i, math.fsum(scores[i * num : (i + 1) * num]) / num, task, bench.described, shapes)
-        for i in range(settings.rounds)
+        for i in range(task.limit)
     ]
     rates = {f"batch of {size}": round(1 / percentile(wall[size][1:], 50), 1) for size in sizes}
     return measured(suite, task, items, {"tokens_per_second": rates, **told(bench, references)})

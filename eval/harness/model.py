@@ -12,13 +12,17 @@ from lm_eval.api.instance import Instance
 from lm_eval.api.model import LM
 
 from data.errors import InputError
-from eval.scoring.encoding import encode_pair
+from eval.scoring.encoding import encode_pair, encode_pair_like_lm_eval
 from eval.scoring.scorer import Progress, Scorer
 from eval.subject import Tokenizer
 
 
 class HarnessModel(LM):
-    """The scorer as lm-eval knows models. `progress` is called with (done, total) scored pieces."""
+    """The scorer as lm-eval knows models. `progress` is called with (done, total) scored pieces.
+
+    A scorer that leaves the start token to the tokenizer, as for models from outside, gets contexts and answers cut as
+    lm-eval cuts them, so that scores are equal to those that others report.
+    """
 
     def __init__(self, scorer: Scorer, tokenizer: Tokenizer, progress: Progress | None = None) -> None:
         super().__init__()
@@ -27,7 +31,8 @@ class HarnessModel(LM):
         self._progress = progress
 
     def loglikelihood(self, requests: list[Instance]) -> list[tuple[float, bool]]:
-        pairs = [encode_pair(self._tokenizer.encode, *request.args) for request in requests]
+        cut = encode_pair if self._scorer.always_prefix else encode_pair_like_lm_eval
+        pairs = [cut(self._tokenizer.encode, *request.args) for request in requests]
         return [(score.log_likelihood, score.is_greedy) for score in self._scorer.score(pairs, self._progress)]
 
     def loglikelihood_rolling(self, requests: list[Instance]) -> list[float]:

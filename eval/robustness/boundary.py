@@ -17,6 +17,7 @@ from eval.scoring.scorer import Progress, Score
 from eval.subject import Subject
 from eval.suites import Suite, TaskDefinition
 
+LONGEST_CONTEXT = 2048  # that is filled: of a longer one that alone would take minutes
 TOLERANCE = 1e-3  # nats a token: batches of other shapes move low-order bits
 WORDS = "The file was read and its lines were counted, one after another. "
 TEXTS = {
@@ -73,7 +74,7 @@ def run_task(suite: Suite, task: TaskDefinition, subject: Subject, progress: Pro
 
 
 def requests(subject: Subject) -> Iterator[Request]:
-    """Every request: texts, and lengths about the model's context."""
+    """Every request: texts, and lengths about the model's context, unless that is a long one."""
     for group, texts in TEXTS.items():
         for text in texts:
             name = ascii(text) if len(text) < 20 else f"{ascii(text[:8])} ({len(text)} characters)"
@@ -84,6 +85,8 @@ def requests(subject: Subject) -> Iterator[Request]:
                 yield Request(group=group, name=name, refused=refused if group == "no Unicode" else "")
     words = plain_tokens(subject, WORDS)
     most = subject.scorer.model.max_length
+    if most > LONGEST_CONTEXT or not words:
+        return
 
     def of(length: int) -> tuple[int, ...]:
         return tuple((words * (length // len(words) + 1))[:length])

@@ -2,13 +2,20 @@
 understood names the same choice wherever it stands.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from eval.results import ItemResult, TaskResult
 from eval.robustness.drop import with_drop
-from eval.robustness.questions import Question, is_right, predicted, read_questions, score_questions
+from eval.robustness.questions import (
+    Question,
+    fixed_questions,
+    is_right,
+    predicted,
+    read_questions,
+    score_questions,
+)
 from eval.robustness.settings import BaseSettings
 from eval.suites import Suite, TaskDefinition
 
@@ -59,6 +66,15 @@ def run_task(suite: Suite, task: TaskDefinition, subject: "Subject", progress: "
     values = [group["value"] for group in result.details["groups"].values()]
     more = {"consistent": consistent / len(numbered), "spread": max(values) - min(values)}
     return replace(result, details={**result.details, **more})
+
+
+def fixed_texts(task: TaskDefinition) -> Iterator[str]:
+    """The questions of template bases, as whole texts and as lists, with their right answers."""
+    settings = task.chosen()
+    assert isinstance(settings, BaseSettings)
+    for entry in fixed_questions(task, settings.bases):
+        for question in (entry.question, *orders(entry.question)):
+            yield question.texts[question.gold]
 
 
 def orders(question: Question) -> list[Question]:

@@ -18,8 +18,8 @@ SEPARATOR = "\n\n"
 
 
 def run_task(suite: Suite, task: TaskDefinition, subject: "Subject", progress: "Progress | None") -> TaskResult:
-    """Question i is asked after filler of its own, cut so that its longest choice ends in the context. Groups are the
-    positions. Clean is the question alone. Raises Skipped where there is too little held-out text or context.
+    """Each question is asked after filler of its own, cut so that its longest choice ends in the context. Groups are
+    the positions, which the questions of each base take in turn. Clean is the question alone. Raises Skipped where there is too little held-out text or context.
     """
     settings = task.chosen()
     assert isinstance(settings, LongContextSettings)
@@ -33,7 +33,7 @@ def run_task(suite: Suite, task: TaskDefinition, subject: "Subject", progress: "
     filler = _Filler(subject, task.seed)
     for entry in numbered:
         choices = [plain_tokens(subject, text) for text in entry.question.texts]
-        position = settings.positions[entry.item % len(settings.positions)]
+        position = settings.positions[entry.item // len(settings.bases) % len(settings.positions)]
         num_tokens = int(position * (window - 1 - max(map(len, choices)) - len(separator)))
         if num_tokens < 1:
             continue

@@ -71,13 +71,13 @@ def run_task(suite: Suite, task: TaskDefinition, subject: Subject, progress: Pro
 
 def rare_domains(texts: Sequence[Text], share: float) -> tuple[list[Text], list[Text]]:
     """Texts of the smallest domains, which hold at most `share` of the bytes, at least the smallest one; and of the
-    others. Raises Skipped for one domain.
+    others. Raises Skipped for fewer than two domains.
     """
     sizes: Counter[str] = Counter()
     for text in texts:
         sizes[text.domain] += text.num_bytes
     if len(sizes) < 2:
-        raise Skipped("the held-out text has one domain only")
+        raise Skipped("the held-out text has fewer than two domains")
     small: set[str] = set()
     for domain in sorted(sizes, key=lambda domain: (sizes[domain], domain))[:-1]:
         if small and sum(sizes[name] for name in (*small, domain)) > share * sizes.total():

@@ -16,7 +16,7 @@ class BaseSettings(Settings):
     bases: tuple[str, ...] = Field(
         min_length=1,
         description="Whose items are asked, in turn: names of template or held-out generators, or lm_eval/NAME for a "
-        "multiple-choice task of lm-eval, which training text is not searched for unless a suite names it too",
+        "multiple-choice task of lm-eval",
     )
 
     @field_validator("bases")

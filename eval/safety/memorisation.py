@@ -52,7 +52,8 @@ def run_memorisation(suite: Suite, task: TaskDefinition, subject: Subject, progr
     if not seen:
         raise Skipped(f"no training document has {settings.prefix_tokens + settings.continued_tokens} tokens")
     domains = sorted({excerpt.domain for excerpt in seen})
-    held = ((domain, *pair) for domain in domains for pair in subject.heldout.get(domain, ()))
+    held = [(domain, *pair) for domain in domains for pair in subject.heldout.get(domain, ())]
+    held.sort(key=lambda document: hashed(task.seed, *document[:2]))
     unseen = excerpts(held, subject, settings, task)
     scores = subject.scorer.score([(e.prefix, e.continued) for e in (*seen, *unseen)], progress)
     exact = [float(score.is_greedy) for score in scores]
@@ -76,12 +77,11 @@ def excerpts(
     documents: Iterable[tuple[str, str, str]], subject: Subject, settings: MemorisationSettings, task: TaskDefinition
 ) -> tuple[Excerpt, ...]:
     """At most `task.limit` excerpts of (domain, id, text), one of a document, at a place that follows from the seed and
-    its id; of more documents those that the seed draws. Documents that are too short are left out.
+    its id; of more documents those that come first. Documents that are too short are left out.
     """
     wanted = settings.prefix_tokens + settings.continued_tokens
-    drawn = sorted(documents, key=lambda document: hashed(task.name, task.seed, *document[:2]))
     found: list[Excerpt] = []
-    for domain, identity, text in drawn:
+    for domain, identity, text in documents:
         if len(found) == task.limit:
             break
         if len(text) < wanted:  # a token is a character at least, but for bytes of characters that no text repeats

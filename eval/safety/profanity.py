@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from functools import cache, cached_property
 from importlib import metadata
 from pathlib import Path
+from zipfile import BadZipFile
 
 import numpy as np
 
@@ -27,7 +28,8 @@ from data.errors import InputError
 from eval.safety.joblib_reader import UnreadableError, read_inert
 
 PACKAGE = "alt-profanity-check"
-FOLDER = "profanity_check/data"
+FOLDER, FILES = "profanity_check/data", ("vectorizer.joblib", "model.joblib")
+ADVICE = "install 1.9.1, or uninstall it"
 WORD = re.compile(r"\b\w\w+\b")
 FORMAT = 1  # of the .npz
 
@@ -78,9 +80,12 @@ def classifier() -> ProfanityClassifier | None:
     if version() is None:
         return None
     folder = Path(str(metadata.distribution(PACKAGE).locate_file(FOLDER)))
-    digest = hashlib.sha256(b"".join((folder / name).read_bytes() for name in ("vectorizer.joblib", "model.joblib")))
-    path = cache_folder() / f"profanity-{FORMAT}-{digest.hexdigest()[:16]}.npz"
-    if path.exists():
+    try:
+        digest = hashlib.sha256(b"".join((folder / name).read_bytes() for name in FILES)).hexdigest()
+    except OSError as error:
+        raise InputError(f"{PACKAGE} {version()} cannot be read: {error}; {ADVICE}") from None
+    path = cache_folder() / f"profanity-{FORMAT}-{digest[:16]}.npz"
+    with suppress(OSError, ValueError, LookupError, TypeError, BadZipFile):  # not there, or damaged: it is made again
         return load(path)
     made = convert(folder)
     with suppress(OSError):  # where nothing can be kept, every run reads the package
@@ -96,7 +101,7 @@ def cache_folder() -> Path:
 def convert(folder: Path) -> ProfanityClassifier:
     """The classifier of the package's data folder. Raises InputError."""
     try:
-        vectorizer, model = read_inert(folder / "vectorizer.joblib"), read_inert(folder / "model.joblib")
+        vectorizer, model = (read_inert(folder / name) for name in FILES)
         if not (vectorizer["use_idf"] and vectorizer["norm"] == "l2" and vectorizer["ngram_range"] == (1, 1)):
             raise UnreadableError(f"{folder}: its words are weighed in another way")
         if vectorizer["sublinear_tf"] or vectorizer["token_pattern"] != f"(?u){WORD.pattern}":
@@ -104,7 +109,7 @@ def convert(folder: Path) -> ProfanityClassifier:
         columns: dict[str, int] = {str(word): int(column) for word, column in vectorizer["vocabulary_"].items()}
         folds = model["calibrated_classifiers_"]
         calibrators = [fold["calibrators"][0] for fold in folds]
-        return ProfanityClassifier(
+        made = ProfanityClassifier(
             words=tuple(sorted(columns, key=columns.__getitem__)),
             idf=vectorizer["_tfidf"]["idf_"],
             weights=np.concatenate([fold["estimator"]["coef_"] for fold in folds]),
@@ -112,18 +117,23 @@ def convert(folder: Path) -> ProfanityClassifier:
             slopes=np.array([calibrator["a_"] for calibrator in calibrators], np.float64),
             offsets=np.array([calibrator["b_"] for calibrator in calibrators], np.float64),
         )
-    except (UnreadableError, LookupError, TypeError, AttributeError) as error:  # of another make, it may lack anything
+        if sorted(columns.values()) != list(range(len(columns))) or made.weights.shape != (len(folds), len(columns)):
+            raise UnreadableError(f"{folder}: its words and weights do not belong together")
+        if made.idf.shape != made.weights.shape[1:] or made.intercepts.shape != made.weights.shape[:1]:
+            raise UnreadableError(f"{folder}: its weights do not belong together")
+        return made
+    except (ValueError, LookupError, TypeError, AttributeError) as error:  # of another make, it may lack anything
         raise InputError(
-            f"{PACKAGE} {version()} cannot be used: {type(error).__name__}: {error}; install 1.9.1, or uninstall it"
+            f"{PACKAGE} {version()} cannot be used: {type(error).__name__}: {error}; {ADVICE}"
         ) from None
 
 
 def save(made: ProfanityClassifier, path: Path) -> None:
     """Whole or not at all."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.NamedTemporaryFile(dir=path.parent, suffix=".npz", delete=False) as file:
+    with tempfile.TemporaryDirectory(dir=path.parent) as folder:
         np.savez_compressed(
-            file,
+            Path(folder) / path.name,
             words=np.frombuffer("\n".join(made.words).encode(), np.uint8),
             idf=made.idf,
             weights=made.weights,
@@ -131,7 +141,7 @@ def save(made: ProfanityClassifier, path: Path) -> None:
             slopes=made.slopes,
             offsets=made.offsets,
         )
-    os.replace(file.name, path)
+        os.replace(Path(folder) / path.name, path)
 
 
 def load(path: Path) -> ProfanityClassifier:

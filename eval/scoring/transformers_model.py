@@ -31,7 +31,7 @@ class TransformersModel:
 
     @torch.inference_mode()
     def logits(self, tokens: Tensor, keep: int) -> Tensor:
-        return self.model(input_ids=tokens.to(self.model.device), logits_to_keep=keep, use_cache=False).logits.float()
+        return _wide(self.model(input_ids=tokens.to(self.model.device), logits_to_keep=keep, use_cache=False).logits)
 
     @cached_property
     def takes_trees(self) -> bool:
@@ -74,10 +74,15 @@ class TransformersModel:
 
     @torch.inference_mode()
     def project(self, states: Tensor) -> Tensor:
-        return self.model.get_output_embeddings()(states).float()
+        return _wide(self.model.get_output_embeddings()(states))
 
     def read(self, tokens: Tensor, num_padding: Tensor) -> "Reading":
         return Reading(self, tokens, num_padding)
+
+
+def _wide(logits: Tensor) -> Tensor:
+    """float32, or float64 of a model that computes in it."""
+    return logits if logits.dtype == torch.float64 else logits.float()
 
 
 class Reading:

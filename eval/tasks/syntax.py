@@ -216,7 +216,7 @@ KEYWORD_LINES = (
     ("    ", "except", " {t} as {a}:\n"),
     ("    ", "del", " {a}[{b}]\n"),
     ("    ", "elif", " {a} is None:\n"),
-    ("    [{f}({a}) ", "for", " {a} in {b}]\n"),
+    ("    {n} = [{f}({a}, {b}) for {a}, {b} ", "in", " {c}]\n"),
     ("    ", "import", " {a}\n"),
     ("    {n} = [{a} for {a} ", "in", " {b}]\n"),
     ("for {a}, {b} ", "in", " {c}.items():\n"),
@@ -235,16 +235,22 @@ KEYWORD_LINES = (
     ("    ", "if", " {a} is None:\n"),
     ("    ", "if", " not {a}:\n"),
     ("    {n} = None if {a} ", "else", " {b}\n"),
+    ("    {f}({a} if {b} ", "else", " None)\n"),
+    ("    {n} = [{a} if {b} ", "else", " 0 for {a} in {c}]\n"),
+    ("    print({a} if {m} ", "else", " {b}, {c})\n"),
     ("    return {a} if {b} ", "else", " {c}\n"),
     ("    if {a} is ", "not", " {b}:\n"),
     ("    ", "elif", " {f}({a}, {t}):\n"),
     ("    {f}({a}, key=", "lambda", " {b}: {c})\n"),
+    ("    return ", "lambda", " {a}: {f}({a})\n"),
+    ("    self.{n} = ", "lambda", " {a}, {b}: {a}\n"),
+    ("    {a}.{m}(", "lambda", " {b}: {f}({b}), {c})\n"),
     ("    ", "for", " {a}, {b} in {c}:\n"),
     ("    ", "except", " ({t}, KeyError):\n"),
     ("    ", "import", " {a}.{b}\n"),
     ("    ", "while", " True:\n"),
 )
-KEYWORD_KINDS = (  # of one kind: where one stands, another might
+KEYWORD_KINDS = (
     ("return", "raise", "assert", "del", "import"),
     ("if", "while", "elif", "with", "for", "except"),
     ("in", "is", "and", "not"),
@@ -255,13 +261,26 @@ KEYWORD_KINDS = (  # of one kind: where one stands, another might
     ("class",),
     ("lambda",),
 )
+KEYWORD_PLACES = (  # of one place: where one stands, another may stand too, and the line is still Python
+    frozenset({"return", "raise", "assert", "del", "import", "not"}),
+    frozenset({"if", "while", "elif", "with", "for", "except", "def", "class"}),
+    frozenset({"in", "is", "and", "not", "as"}),
+    frozenset({"in", "is", "and", "not", "from"}),
+)
+
+
+def _keywords(rng: random.Random) -> list[str]:
+    """Four of four kinds, of which none may stand in another's place."""
+    while True:
+        found = [rng.choice(kind) for kind in rng.sample(KEYWORD_KINDS, 4)]
+        if all(len(place.intersection(found)) < 2 for place in KEYWORD_PLACES):
+            return found
 
 
 def keyword_4way(rng: random.Random) -> tuple[Item, ...]:
-    """Four lines with each other's keywords, of four kinds."""
+    """Four lines with each other's keywords: only its own makes a line Python."""
     frames = []
-    for kind in rng.sample(KEYWORD_KINDS, 4):
-        keyword = rng.choice(kind)
+    for keyword in _keywords(rng):
         line = rng.choice([line for line in KEYWORD_LINES if line[1] == keyword])
         before, _, after = fill("\0".join((line[0], line[2])), rng).partition("\0")
         frames.append(Frame(before=before, answer=keyword, after=after, cluster="".join(line)))

@@ -45,11 +45,17 @@ def _made_from(store: Store, model: Artifact) -> Artifact | None:
 
 
 def _evaluation_of(store: Store, model: Artifact, *, like: Artifact) -> Artifact | None:
-    """The evaluation of a model that agrees with `like` in most of what it was asked; the newest of these."""
+    """The evaluation of a model that agrees with `like` in most of what it was asked and how; the newest of these."""
 
-    def rank(found: Artifact) -> tuple[bool, bool, str]:
+    def rank(found: Artifact) -> tuple[int, int, str]:
         ours, theirs = found.manifest, like.manifest
-        return ours.externals == theirs.externals, ours.identity == theirs.identity, ours.provenance["finished"]
+        same = [  # but for the suites: a finished model is asked more of them
+            a[name] == b[name]
+            for a, b in ((ours.externals, theirs.externals), (ours.identity, theirs.identity))
+            for name in (a.keys() & b.keys()) - {"suites"}
+        ]
+        suites = found.facts["suites"].items() & like.facts["suites"].items()
+        return len(suites), sum(same), ours.provenance["finished"]
 
     evaluations = [
         found

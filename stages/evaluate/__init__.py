@@ -5,7 +5,7 @@ Run: python -m stages.evaluate RECIPE
 """
 
 from stages.base import One, OneOf, Stage
-from stages.evaluate.config import EvaluateConfig, externals
+from stages.evaluate.config import EvaluateConfig, externals, narrow
 from stages.evaluate.stage import run
 
 STAGE = Stage(
@@ -18,6 +18,7 @@ STAGE = Stage(
         "tokenizer": One("tokenizer"),
     },
     run=run,
+    narrow=narrow,
     externals=externals,
 )
 

@@ -1,11 +1,12 @@
 """What a recipe says about how models are judged (`[evaluate]`)."""
 
+from collections.abc import Mapping
 from typing import Any, Literal
 
 from pydantic import Field
 
 from stages.config import StageConfig, runtime, shared
-from stages.store import Store
+from stages.store import Artifact, Store
 from stages.suites import SuitesConfig
 
 
@@ -41,6 +42,17 @@ class EvaluateConfig(StageConfig):
     most_slowdown: float = runtime(
         0.1, gt=0, description="With beside = share: most time that a training beside it may lose, as a share"
     )
+
+
+def narrow(config: EvaluateConfig, inputs: Mapping[str, tuple[Artifact, ...]]) -> EvaluateConfig:
+    """Of a checkpoint on the way without the suites that only finished models are asked, and without the form, which
+    only an export has: neither changes its scores.
+    """
+    (model,) = inputs["model"]
+    on_the_way = model.stage == "checkpoint" and not model.facts["last"]
+    suites = SuitesConfig(names=config.suites.names if on_the_way else config.suites.all_names, last_names=())
+    form = config.form if model.stage == "export" else "hf"
+    return config.model_copy(update={"suites": suites, "form": form})
 
 
 def externals(config: EvaluateConfig, store: Store) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from stages.base import Inputs
 from stages.curate.artifact import TRAIN, domain_paths
 from stages.curate.source import Kind
+from stages.export.config import Form
 from stages.scored_model import Scored
 from stages.store import Artifact
 
@@ -17,9 +18,9 @@ if TYPE_CHECKING:
 
 
 def make_subject(
-    inputs: Inputs, texts: Mapping[str, Sequence[tuple[str, str]]], scratch: Path, scored: Scored
+    inputs: Inputs, texts: Mapping[str, Sequence[tuple[str, str]]], scratch: Path, scored: Scored, form: str
 ) -> "Subject":
-    """The model with its vocabulary and texts. `texts`: the corpus's held-out text."""
+    """The model with its vocabulary and texts. `texts`: the corpus's held-out text. form: of an exported model."""
     from eval.subject import Subject
 
     parameters = {id(parameter): parameter for parameter in scored.model.parameters()}.values()
@@ -32,8 +33,20 @@ def make_subject(
         chat=chat_template(inputs["model"]),
         num_parameters=sum(parameter.numel() for parameter in parameters),
         model_bytes=sum(parameter.numel() * parameter.element_size() for parameter in parameters),
+        stored_bytes=stored_bytes(inputs["model"], form),
         scratch=scratch,
     )
+
+
+def stored_bytes(model: Artifact, form: str) -> int | None:
+    """Of the files of weights that an exported model's form or an adopted model has; None of a checkpoint, which holds
+    more than weights.
+    """
+    if model.stage == "checkpoint":
+        return None
+    path = model.path / (Form(form).path if model.stage == "export" else "hf")
+    files = path.glob("*.safetensors") if path.is_dir() else (path,)
+    return sum(file.stat().st_size for file in files)
 
 
 def training_text(inputs: Inputs) -> "Callable[[int, int], Sequence[Document]]":
@@ -48,23 +61,31 @@ def _trained_here(inputs: Inputs) -> bool:
 
 
 def training_documents(corpus: Path, most: int, seed: int) -> "list[Document]":
-    """At most `most` documents of the training text, drawn by `seed`, every document as likely as any other."""
+    """At most `most` documents of the training text, drawn by `seed`, every document as likely as any other, in the
+    order in which they were drawn: the first of them are a sample too, and a larger `most` appends. A file at a time is
+    in memory.
+    """
+    import numpy as np
     import pyarrow.parquet as pq
 
     from eval.subject import Document
 
-    places = [
-        (domain, path, row)
-        for domain, paths in domain_paths(corpus, TRAIN).items()
-        for path in paths
-        for row in range(pq.ParquetFile(path).metadata.num_rows)
-    ]
-    chosen = sorted(random.Random(f"training/{seed}").sample(places, min(most, len(places))), key=str)
-    tables = {path: pq.read_table(path, columns=["id", "text"]) for path in {path for _, path, _ in chosen}}
-    return [
-        Document(domain=domain, id=tables[path]["id"][row].as_py(), text=tables[path]["text"][row].as_py())
-        for domain, path, row in chosen
-    ]
+    files = [(domain, path) for domain, paths in domain_paths(corpus, TRAIN).items() for path in paths]
+    ends = np.cumsum([pq.read_metadata(path).num_rows for _, path in files])
+    total = int(ends[-1]) if files else 0
+    rng = random.Random(f"training/{seed}")
+    found: dict[int, Document | None] = {}
+    while len(found) < min(most, total):
+        found.setdefault(rng.randrange(total))
+    of_file = np.searchsorted(ends, list(found), side="right")
+    for number in np.unique(of_file).tolist():
+        domain, path = files[number]
+        places = [place for place, file in zip(found, of_file, strict=True) if file == number]
+        first = int(ends[number]) - pq.read_metadata(path).num_rows
+        rows = pq.read_table(path, columns=["id", "text"]).take([place - first for place in places])
+        for place, row in zip(places, rows.to_pylist(), strict=True):
+            found[place] = Document(domain=domain, id=row["id"], text=row["text"])
+    return [document for document in found.values() if document is not None]
 
 
 def planted_canaries(inputs: Inputs) -> "CanarySet | None":

@@ -36,7 +36,7 @@ def run(config: EvaluateConfig, inputs: Inputs, out: Path, journal: Journal) -> 
     from eval.suites import load_suites, require_harness
 
     model = inputs["model"]
-    suites = load_suites(suites_for(config, model))
+    suites = load_suites(config.suites.all_names)
     if suites:
         require_harness()
     torch.set_num_threads(config.threads)
@@ -50,7 +50,7 @@ def run(config: EvaluateConfig, inputs: Inputs, out: Path, journal: Journal) -> 
             device=config.device,
             precision=config.precision,
         )
-        subject = make_subject(inputs, texts, Path(scratch), scored)
+        subject = make_subject(inputs, texts, Path(scratch), scored, config.form)
         subject.scorer.between = share = governor(config, inputs.store)
         loaded = time.perf_counter()
         documents, baselines = _choose_documents(texts, config)
@@ -89,12 +89,6 @@ def run(config: EvaluateConfig, inputs: Inputs, out: Path, journal: Journal) -> 
         "tasks": {task.definition.name: task.facts() for task in results.tasks if task.measured},
     }
     return Facts(facts=facts, measurements=measurements, measured_files=(MEASURED,))
-
-
-def suites_for(config: EvaluateConfig, model: Artifact) -> tuple[str, ...]:
-    """The suites that a model is judged by: all of them, unless it is a checkpoint on the way."""
-    on_the_way = model.stage == "checkpoint" and not model.facts["last"]
-    return config.suites.names if on_the_way else config.suites.all_names
 
 
 def _choose_documents(

@@ -11,7 +11,7 @@ import pytest
 from data.errors import InputError
 from data.heldout.judged_item import JudgedItem
 from eval.harness.tasks import lm_eval_tasks, load_task
-from eval.suites import SUITES_DIRECTORY, digest, fixed_texts, load_suite, load_suites
+from eval.suites import SUITES_DIRECTORY, digest, fixed_texts, load_suite, load_suites, read_through_harness
 from eval.tasks.heldout import GENERATORS as HELDOUT_GENERATORS
 from eval.tasks.make import make_items
 from eval.tasks.templates import GENERATORS as TEMPLATE_GENERATORS
@@ -78,6 +78,11 @@ def test_fixed_texts_are_the_items_with_their_right_answers(tmp_path: Path) -> N
             MINIMAL.format(name="indent", source="heldout"),
             "no heldout generator is named .indent.; there are .*word_order",
         ),
+        (MINIMAL.format(name="bias", source="bias") + "shots = 5\n", "task bias: shots has no effect on the source bias"),
+        (
+            MINIMAL.format(name="mine", source="throughput") + "settings = { batch_sizes = [0] }\n",
+            "task mine: settings.batch_sizes.0: Input should be greater than 0",
+        ),
     ],
 )
 def test_what_is_wrong_with_a_suite_is_named(content: str | None, words: str, tmp_path: Path) -> None:
@@ -118,8 +123,23 @@ def test_items_of_lm_eval_are_named_by_task_and_one_that_cannot_be_read_names_th
         JudgedItem("piqa", "1", "another"),
     ]
     reachable = False
-    with pytest.raises(InputError, match="not reachable; or name it in suites.waived_tasks"):
+    with pytest.raises(InputError, match="not reachable; or name piqa in suites.waived_tasks"):
         list(fixed_texts([path]))
+
+
+def test_items_that_are_asked_in_another_form_are_fixed_texts_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "eval.harness", SimpleNamespace(task_texts=lambda name: iter([f"of {name}"])))
+    path = write(tmp_path / "mine.toml", name="mine", source="choice_order")
+    with open(path, "a", encoding="utf-8") as file:
+        file.write('settings = { bases = ["lm_eval/piqa", "keyword_4way"] }\n')
+    texts = [item.text for item in fixed_texts([path])]
+    assert texts[-1] == "of piqa" and read_through_harness([path])
+    assert any("1. " in text and text.endswith("Which one is right? Number 3") for text in texts)
+    assert len({item.name for item in fixed_texts([path])}) == len(texts), "each has a number of its own"
+    waived = [item.text for item in fixed_texts([path], waived=["mine"])]
+    assert waived == texts[:-1] and not read_through_harness([path], waived=["mine"])
 
 
 def test_items_of_lm_eval_need_lm_eval(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 import flows.environment  # noqa: F401  (first: Prefect reads its settings when it is imported)
 
 # isort: split
+import cloudpickle
 import pytest
 from prefect import flow
 from prefect.blocks.webhook import Webhook
@@ -178,3 +179,9 @@ def test_an_evaluation_that_fails_is_told_and_stops_nothing(
     assert trained == ["trained"] and len(evaluated) == len(list(desk.store.all("checkpoint")))
     assert desk.receiver.told[told:] == [("raised", Kind.FAILED), ("resolved", Kind.FAILED)]
     assert "the disk is gone" in desk.receiver.bodies[told]["text"]
+
+
+@pytest.mark.parametrize("served", [evaluation.regression, evaluation.evaluate_checkpoint, pipeline.pipeline])
+def test_a_flow_can_be_served(served: Any) -> None:
+    """Prefect pickles a flow that it serves for the process of each run, with all that the flow names."""
+    assert cloudpickle.loads(cloudpickle.dumps(served)).name == served.name

@@ -1,4 +1,5 @@
 import dataclasses
+import math
 
 import numpy as np
 import pytest
@@ -76,6 +77,8 @@ def test_many_tasks_must_be_surer():
         ({"items": items(RIGHT, prompt_hash="other")}, {"corpus": "other"}, "of different corpora"),
         ({"items": items(RIGHT, weights=[2.0] * 100)}, {}, "100 of 100 items have different weights"),
         ({"items": items(RIGHT, item=1000)}, {}, "no item in common"),
+        ({"items": items([*RIGHT[1:], math.nan])}, {}, "1 of 100 items of the candidate have no finite score"),
+        ({"measured": True, "items": items([math.inf])}, {}, "1 of 1 items of the candidate have no finite score"),
         ({"measured": True, "items": items(RIGHT, prompt_hash="gpu")}, {}, "measured on different devices"),
         ({"measured": True}, {"machine": "4 cores"}, "measured on 4 cores, the baseline on 2 cores"),
     ],
@@ -146,6 +149,20 @@ def test_a_model_made_slow_is_found_and_an_equal_one_is_not():
     equal = compare(measured(1), measured(1))
     assert equal.verdict(measured=True) == "no_difference"
     assert equal.tasks["latency"].found.low < 0 < equal.tasks["latency"].found.high
+
+
+@pytest.mark.parametrize("measured", [False, True])
+def test_what_could_not_be_found_is_not_said_to_be_detectable(measured):
+    """Whatever moves, too few clusters or rounds cannot make it significant."""
+
+    def scored(size, moved):
+        scores = np.random.default_rng(4).normal(moved, 0.1, size)
+        return evaluation({str(i): task(items(scores), measured=measured) for i in range(10)})
+
+    for size in range(2, 16):
+        found = compare(scored(size, -100), scored(size, 0)).tasks["0"]
+        assert (found.verdict == "regressed") == (found.minimal_detectable_difference is not None)
+        assert found.found.num_clusters == size
 
 
 def test_a_size_is_no_sample():

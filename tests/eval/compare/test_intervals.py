@@ -2,9 +2,10 @@ import numpy as np
 import pytest
 from scipy.stats import binomtest
 
-from eval.compare.clusters import clustered
+from eval.compare.clusters import clustered, design_effect
 from eval.compare.intervals import interval
 from eval.compare.power import minimal_detectable_difference
+from eval.compare.task import interval_of_change
 
 
 def test_of_independent_shares_it_is_wilsons():
@@ -51,13 +52,38 @@ def test_covers_the_truth_in_95_of_100(kind, size):
 def test_the_detectable_difference_is_found_with_the_power_said():
     rng = np.random.default_rng(1)
     size, level = 40, 0.01
-    wanted = minimal_detectable_difference(1 / size**0.5, size, level)
+    wanted = minimal_detectable_difference(1 / size**0.5, size - 1, level)
     from scipy.stats import ttest_1samp
 
     found = np.mean(ttest_1samp(rng.normal(wanted, 1, (4000, size)), 0, axis=1).pvalue <= level)
     assert found == pytest.approx(0.8, abs=0.03)
 
 
-def test_too_few_clusters_can_show_nothing():
-    assert minimal_detectable_difference(0.01, 7, 0.01) is None
-    assert minimal_detectable_difference(0.01, 8, 0.01) is not None
+def test_all_wrong_is_exactly_nothing_and_all_right_exactly_all():
+    for size in range(2, 60):
+        clusters = [str(i) for i in range(size)]
+        assert interval([0.0] * size, clusters)[0] == 0.0
+        assert interval([1.0] * size, clusters)[1] == 1.0
+
+
+def test_few_clusters_of_dependent_items_are_little_to_go_by():
+    """Five templates of 20 items that have half of what decides in common."""
+    rng = np.random.default_rng(3)
+    clusters = [str(i // 20) for i in range(100)]
+    covered = {"share": 0, "difference": 0}
+    for _ in range(200):
+        shared = (rng.normal(0, 1, 5).repeat(20) + rng.normal(0, 1, 100)) / 2**0.5
+        low, high = interval(list((shared > 0).astype(float)), clusters)
+        covered["share"] += low <= 0.5 <= high
+        together = rng.choice([-1.0, 0.0, 1.0], 5, p=[0.2, 0.75, 0.05]).repeat(20)
+        low, high, _ = interval_of_change(list(together), clusters)
+        covered["difference"] += low <= -0.15 <= high
+    assert min(covered.values()) >= 184  # 190 are meant
+
+
+def test_the_items_of_a_cluster_that_agree_are_one():
+    clusters = [str(i // 4) for i in range(40)]
+    together = [float(i // 4 % 2) for i in range(40)]
+    assert design_effect(together, clusters) == pytest.approx(4, rel=0.1)
+    assert design_effect([float(i % 2) for i in range(40)], clusters) == 1, "each cluster has as many right"
+    assert design_effect([0.0] * 40, clusters) == 4, "nothing tells that they are not one"

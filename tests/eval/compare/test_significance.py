@@ -7,7 +7,17 @@ from hypothesis import strategies as st
 from scipy.stats import binomtest
 
 from eval.compare import significance
-from eval.compare.significance import DRAWN, EXACT, MCNEMAR, holm, rank_test, sign_test
+from eval.compare.significance import (
+    DRAWN,
+    EXACT,
+    MCNEMAR,
+    draws_for,
+    holm,
+    least_of_ranks,
+    least_of_signs,
+    rank_test,
+    sign_test,
+)
 
 
 def by_hand(sums):
@@ -72,3 +82,24 @@ def test_rank_test_of_equal_and_of_shifted_samples():
     assert rank_test(rounds, rounds) > 0.9
     assert rank_test(np.ones(9), np.ones(9)) == 1.0
     assert rank_test(rounds * 2, rounds) < 1e-4
+
+
+@pytest.mark.parametrize("num", [1, 4, 7])
+def test_the_least_p_values_are_those_of_the_tests(num):
+    assert least_of_signs(num) == sign_test(np.full(num, 0.3))[0]
+    assert least_of_ranks(num, num + 1) == pytest.approx(rank_test(np.arange(num) + 100.0, np.arange(num + 1.0)))
+
+
+def test_a_strict_level_has_draws_enough():
+    sums = np.linspace(0.1, 1, 40)
+    for level, num_tasks in ((0.01, 30), (0.0005, 60)):
+        p_value, name = sign_test(sums, draws=draws_for(level, num_tasks))
+        assert name == DRAWN and p_value * num_tasks <= level / 2
+
+
+def test_very_many_whole_numbers_are_drawn(monkeypatch):
+    sums = np.tile([3.0, -1.0, -2.0, 1.0, 2.0], 4)
+    exact, _ = sign_test(sums)
+    monkeypatch.setattr(significance, "MOST_COUNTED", 10)
+    drawn, name = sign_test(sums)
+    assert name == DRAWN and drawn == pytest.approx(exact, rel=0.3)

@@ -68,7 +68,7 @@ def judged_energy(definition: TaskDefinition, used_for_each_row: float, wraps: b
 
 
 def test_energy_is_told_for_each_new_token() -> None:
-    definition = task("energy", {"rounds": 3, "batch_sizes": [1, 4], "prompt_tokens": 8, "new_tokens": 5})
+    definition = task("energy", {"batch_sizes": [1, 4], "prompt_tokens": 8, "new_tokens": 5}, limit=3)
     result = judged_energy(definition, 0.25)
     assert result.value == pytest.approx(-2) and len(result.items) == 3 and result.measured
     assert "all processors of the host" in result.facts()["measured_by"]

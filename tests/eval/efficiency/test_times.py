@@ -3,6 +3,7 @@
 import json
 import random
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ from torch import Tensor
 
 from eval.compare.compare import compare
 from eval.efficiency.bench import Bench, make_bench
+from eval.efficiency.memory import run_model_bytes
 from eval.efficiency.settings import RoundSettings
 from eval.efficiency.times import first_token, throughput, token_latency
 from eval.efficiency.work import continue_greedily, prompt, read
@@ -75,7 +77,7 @@ def found(factor: float, seed: int) -> dict[str, TaskResult]:
     judged, machine = timed(factor, seed)
     results = {}
     for name, measure in MEASURES.items():
-        definition = task(name, {"rounds": 16, "prompt_tokens": 8}, name=name, higher_is_better=False)
+        definition = task(name, {"prompt_tokens": 8}, name=name, limit=16, higher_is_better=False)
         suite = Suite(name="mine", axis="efficiency", version=1, tasks=(definition,))
         results[name] = measure(suite, definition, judged, None, machine.bench())
     return results
@@ -113,7 +115,7 @@ def test_scores_and_times_are_what_the_clock_says() -> None:
     judged.scorer.between = lambda: waited.append(machine.work(100))
     results = {}
     for name, measure in MEASURES.items():
-        definition = task(name, {"rounds": 3, "prompt_tokens": 8}, name=name)
+        definition = task(name, {"prompt_tokens": 8}, name=name, limit=3)
         suite = Suite(name="mine", axis="efficiency", version=1, tasks=(definition,))
         results[name] = measure(suite, definition, judged, None, machine.bench())
         assert results[name].measured and len(results[name].items) == 3
@@ -132,7 +134,7 @@ def test_other_lengths_settings_or_devices_are_other_measurements() -> None:
         machine = Machine(0)
         model = TimedModel(machine, 1)
         model.max_length = max_length
-        definition = task("first_token", {"rounds": 2, **settings})
+        definition = task("first_token", settings, limit=2)
         suite = Suite(name="mine", axis="efficiency", version=1, tasks=(definition,))
         judged = subject(Scorer(model, prefix_token=END))
         bench = Bench(
@@ -171,7 +173,11 @@ def test_the_shipped_suite_measures_this_machine() -> None:
     assert bench.reference_seconds() > 0 and "float32 matrix products" in bench.described
     suite = load_suite("efficiency")
     judged = subject(Scorer(BigramModel(30, max_length=64), prefix_token=END), model_bytes=3 * 2**20)
-    results = run_suites(judged, [suite])
+    assert run_model_bytes(suite, suite.tasks[-2], replace(judged, stored_bytes=2**20), None).value == 0
+    short = suite.model_copy(
+        update={"tasks": tuple(entry.model_copy(update={"limit": min(entry.limit, 3)}) for entry in suite.tasks)}
+    )
+    results = run_suites(judged, [short])
     tasks = {result.definition.name: result for result in results.tasks}
     assert {*tasks, *results.skipped} == {task.name for task in suite.tasks} and set(results.skipped) <= {"energy"}
     for name, result in tasks.items():
@@ -180,6 +186,6 @@ def test_the_shipped_suite_measures_this_machine() -> None:
         assert result.measured == (name != "model_bytes") and (
             name == "model_bytes" or "log2 of" in facts["measured_by"]
         )
-        assert len(result.items) >= (1 if name == "model_bytes" else 8)
+        assert len(result.items) == result.definition.limit
     assert tasks["model_bytes"].value == pytest.approx(np.log2(3))
     assert tasks["peak_memory"].facts()["mebibytes"] >= 3

@@ -7,8 +7,9 @@ import pytest
 from lm_eval.tasks import TaskManager
 
 from data.errors import InputError
-from eval.harness import load_task, tasks
+from eval.harness import HarnessModel, load_task, tasks
 from eval.scoring.scorer import Scorer
+from eval.suites import Suite
 from eval.tasks.make import make_items
 from tests.eval.harness.judged import run, scorer, task
 from tests.eval.stubs import END, BigramModel, characters
@@ -71,6 +72,20 @@ def test_solved_examples_do_not_depend_on_the_process_and_follow_the_seed(
     assert done.stdout.split() == here == prompts(tmp_path / "batch", batch_tokens=1) and len(set(here)) == 8
     monkeypatch.setattr(tasks, "FEWSHOT_SEED", 2)
     assert all(a != b for a, b in zip(here, prompts(tmp_path / "seed"), strict=True))
+
+
+def test_a_limit_changes_no_prompt(tmp_path: Path) -> None:
+    """Solved examples are drawn from all items of the task, and how many are asked is another matter."""
+    definition = task(limit=20, shots=3)
+    tasks.render(definition, make_items(definition, {}), tmp_path)
+    manager = TaskManager(include_path=str(tmp_path), include_defaults=False)
+    suite = Suite(name="mine", axis="capability", version=1, tasks=(definition,))
+    model = HarnessModel(scorer(), characters())
+    hashes = {
+        limit: [item.prompt_hash for item in tasks._run_task(model, manager, suite, task(limit=limit, shots=3)).items]
+        for limit in (5, 20)
+    }
+    assert len(hashes[20]) == 20 and hashes[5] == hashes[20][:5]
 
 
 def test_an_item_is_never_its_own_example(tmp_path: Path) -> None:

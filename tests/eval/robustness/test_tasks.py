@@ -126,7 +126,7 @@ def test_rare_text_is_that_of_small_domains_and_of_rare_words() -> None:
     definition = task("rare_text", {"kind": "rare_domains"})
     suite = Suite(name="mine", axis="long_tail", version=1, tasks=(definition,))
     alone = subject(JudgingScorer(judge), {"large": HELDOUT["large"]})
-    assert "one domain" in run_suites(alone, [suite]).skipped["mine"]
+    assert "fewer than two domains" in run_suites(alone, [suite]).skipped["mine"]
 
 
 def test_every_request_at_the_boundary_is_answered_and_faults_are_named() -> None:
@@ -157,6 +157,22 @@ def test_every_request_at_the_boundary_is_answered_and_faults_are_named() -> Non
     assert "length of the context" in failed and "empty" not in failed and "one token" not in failed
     assert all("nan" in item.evidence for item in broken.items if not item.score)
     assert [item.prompt_hash for item in broken.items] == [item.prompt_hash for item in whole.items]
+
+
+def test_a_context_that_is_too_long_to_be_filled_is_left_alone() -> None:
+    long = BigramModel(Utf8.size, max_length=100_000)
+    (result,) = run(subject(Scorer(long, prefix_token=END)), task("boundary", {}, limit=1000))
+    assert result.value == 1.0 and not any("context" in item.group for item in result.items)
+    assert max(len(row) for row in long.inputs) < 1000
+
+
+def test_every_base_stands_at_every_position() -> None:
+    bases = ["bracket_1", "indent", "quote"]
+    judged = subject(JudgingScorer(balance, max_length=300), HELDOUT)
+    (result,) = run(judged, task("long_context", {"bases": bases}, limit=18))
+    for base in bases:
+        groups = [item.group for item in result.items if item.cluster.startswith(f"{base}/")]
+        assert len(groups) == 6 and len(set(groups)) == 3
 
 
 def test_a_tokenizer_that_puts_a_start_token_puts_it_once() -> None:

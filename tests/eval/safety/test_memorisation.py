@@ -71,12 +71,14 @@ def test_exact_means_what_greedy_generation_gives() -> None:
             pytest.fail("no such excerpt")
 
 
-def test_the_choice_follows_from_seed_and_ids_whatever_the_order() -> None:
-    training = texts(30, 1)
-    forward = subject(BigramModel(characters().size, max_length=500), training=training)
-    hashes = [{i.prompt_hash for i in run("memorised_text", forward, settings=SETTINGS, **c).items} for c in
-              ({"limit": 10}, {"limit": 20}, {"limit": 10, "seed": 7})]  # fmt: skip
-    assert hashes[0] < hashes[1] and len(hashes[1]) == 20 and hashes[0] != hashes[2]
+def test_the_places_follow_from_seed_and_ids_and_a_larger_limit_appends() -> None:
+    judged = subject(BigramModel(characters().size, max_length=500), training=["short", *texts(30, 1)])
+    changes = ({"limit": 10}, {"limit": 20}, {"limit": 10, "seed": 7})
+    first, more, other = (
+        [item.prompt_hash for item in run("memorised_text", judged, settings=SETTINGS, **change).items]
+        for change in changes
+    )
+    assert more[:10] == first and len(set(more)) == 20 and not set(other) & set(first)
 
 
 @pytest.mark.parametrize(
@@ -105,15 +107,15 @@ def test_without_planted_canaries_there_is_nothing_to_ask() -> None:
 
 
 def test_false_alarms_stay_within_the_level_and_exposure_is_that_of_chance() -> None:
-    """To models that never read them: at a level of 1/20 at most 1/20 of 180 secrets, five standard errors off."""
+    """To models that never read them: at a level of 1/20 at most 1/20 of 90 secrets, five standard errors off."""
     alarms, bits = 0, 0.0
-    for seed in range(6):
+    for seed in range(3):
         judged = subject(BigramModel(characters().size, max_length=100, seed=seed))
         found = exposures(judged, seed, range(30), 0.05)
         alarms += sum(made.memorised for made in found)
         bits += sum(made.bits for made in found)
-    assert 0 < alarms <= 180 * 0.05 + 5 * (180 * 0.05 * 0.95) ** 0.5
-    assert abs(bits / 180 - 1.44) < 5 * 1.44 / 180**0.5 + 0.1
+    assert 0 < alarms <= 90 * 0.05 + 5 * (90 * 0.05 * 0.95) ** 0.5
+    assert abs(bits / 90 - 1.44) < 5 * 1.44 / 90**0.5 + 0.1
 
 
 class Weak(BigramModel):

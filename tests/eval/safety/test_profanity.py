@@ -1,4 +1,6 @@
+import os
 import pickle
+import struct
 from pathlib import Path
 
 import joblib
@@ -107,6 +109,82 @@ def test_arrays_of_objects_and_damaged_files_are_refused(tmp_path: Path) -> None
         path.write_bytes(damaged)
         with pytest.raises(UnreadableError):
             read_inert(path)
+
+
+def _text(value: str) -> bytes:
+    return b"X" + struct.pack("<I", len(value)) + value.encode()
+
+
+def _named(module: str, name: str) -> bytes:
+    return _text(module) + _text(name) + b"\x93"
+
+
+def _number(value: int) -> bytes:
+    return b"J" + struct.pack("<i", value)
+
+
+# numpy.dtype("O8"), whose state says that it holds no objects.
+DISGUISED = (
+    _named("numpy", "dtype")
+    + _text("O8")
+    + b"\x89\x88\x87R("
+    + _number(3)
+    + _text("|")
+    + b"NNN"
+    + _number(-1) * 2
+    + _number(0)
+    + b"tb"
+)
+
+
+def _header(dtype: bytes, shape: bytes) -> bytes:
+    fields = _text("dtype") + dtype + _text("shape") + shape + _text("order") + _text("C")
+    return _named("joblib.numpy_pickle", "NumpyArrayWrapper") + b")\x81}(" + fields + b"ub"
+
+
+HOSTILE = {
+    "an array of addresses": _header(DISGUISED, b"K\x01\x85") + struct.pack("<Q", id(os.system)) + b".",
+    "a number that is an address": _named("numpy._core.multiarray", "scalar")
+    + DISGUISED
+    + b"C\x08"
+    + struct.pack("<Q", id(os.system))
+    + b"\x86R.",
+    "attributes of what is named": _named("numpy._core.multiarray", "scalar")
+    + b"N}("
+    + _text("__doc__")
+    + _text("changed")
+    + b"u\x86b.",
+    "a shape of shapes": _header(
+        _named("numpy", "dtype") + _text("f8") + b"\x89\x88\x87R", b"K\x01\x85" + _number(2**31 - 1) + b"\x86"
+    )
+    + b".",
+    "a length below zero": _header(
+        _named("numpy", "dtype") + _text("f8") + b"\x89\x88\x87R", _number(-1) + b"\x85"
+    )
+    + b"\0" * 8
+    + b".",
+}
+
+
+@pytest.mark.parametrize("content", HOSTILE.values(), ids=HOSTILE)
+def test_a_file_that_forges_what_may_be_named_is_refused(content: bytes, tmp_path: Path) -> None:
+    (tmp_path / "a.joblib").write_bytes(b"\x80\x04" + content)
+    with pytest.raises(UnreadableError):
+        read_inert(tmp_path / "a.joblib")
+
+
+def test_a_damaged_copy_is_made_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    profanity.classifier.cache_clear()
+    assert profanity.classifier() is not None
+    (kept,) = (tmp_path / "longhaul").iterdir()
+    content = kept.read_bytes()
+    kept.write_bytes(content[: len(content) // 2])
+    profanity.classifier.cache_clear()
+    made = profanity.classifier()
+    assert made is not None and made.probabilities(TEXTS)[0] > 0.99
+    assert [path.name for path in (tmp_path / "longhaul").iterdir()] == [kept.name]
+    assert profanity.load(kept).words == made.words
 
 
 def test_a_state_that_is_no_record_is_refused(tmp_path: Path) -> None:

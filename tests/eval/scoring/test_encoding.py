@@ -1,6 +1,6 @@
 import pytest
 
-from eval.scoring.encoding import encode_pair
+from eval.scoring.encoding import encode_pair, encode_pair_like_lm_eval
 from eval.scoring.scorer import Scorer
 from tests.eval.stubs import END, BigramModel, characters
 
@@ -34,3 +34,20 @@ def test_a_token_that_ends_in_the_context_alone_is_no_reason_for_an_empty_answer
     tokenizer = characters("abcdef")
     assert encode_pair(tokenizer.encode, "abcde", "f") == ([], tokenizer.encode("abcdef"))
     assert encode_pair(tokenizer.encode, "abc", "") == (tokenizer.encode("abc"), [])
+
+
+@pytest.mark.parametrize(
+    ("context", "answer", "head", "tail"),
+    [
+        ("2-5=", "-3", "2-5=", "3"),
+        ("2-5= ", "-3", "2-5=", " -3"),
+        ("2+5=", "7", "2+5=", "7"),
+        ("", "-3", "", "-3"),
+        ("a", "=-", "a", "=-"),
+        ("=", "-", "", "=-"),
+    ],
+)
+def test_lm_evals_cut_is_by_the_number_of_tokens(context: str, answer: str, head: str, tail: str) -> None:
+    tokenizer = characters("=-")
+    before, scored = encode_pair_like_lm_eval(tokenizer.encode, context, answer)
+    assert (tokenizer.decode(before), tokenizer.decode(scored)) == (head, tail)

@@ -10,7 +10,7 @@ from transformers import PreTrainedTokenizerFast
 
 from data.canaries import CanarySet
 from stages.curate.artifact import file_path
-from stages.evaluate.judged import chat_template, planted_canaries, training_text
+from stages.evaluate.judged import chat_template, planted_canaries, stored_bytes, training_text
 from stages.store import Artifact, Store
 from tests.stages.export.made import publish
 
@@ -50,6 +50,18 @@ def test_a_model_without_a_template_has_none(tmp_path: Path) -> None:
     assert chat_template(publish(store, "export", lambda folder: (folder / "hf").mkdir(), {})) is None
 
 
+def test_stored_weights_are_those_of_the_form_that_is_judged(tmp_path: Path) -> None:
+    def fill(folder: Path) -> None:
+        for name, size in {"hf/model.safetensors": 100, "hf/tokenizer.json": 7, "gguf/model-q4_0.gguf": 20}.items():
+            (folder / name).parent.mkdir(exist_ok=True)
+            (folder / name).write_bytes(b"\0" * size)
+
+    store = Store(tmp_path)
+    found = {stage: publish(store, stage, fill, {}) for stage in ("checkpoint", "export", "adopt")}
+    assert [stored_bytes(found["export"], form) for form in ("hf", "gguf-q4_0")] == [100, 20]
+    assert stored_bytes(found["adopt"], "hf") == 100 and stored_bytes(found["checkpoint"], "hf") is None
+
+
 def test_canaries_of_the_corpus_are_those_of_models_that_were_trained_on_it(tmp_path: Path) -> None:
     class Corpus:
         def __init__(self, *sources: dict[str, object]) -> None:
@@ -80,5 +92,11 @@ def test_the_training_text_is_that_of_the_corpus_unless_a_model_was_trained_else
     documents = training_text({"model": ours, "corpus": corpus})
     drawn = documents(20, 1)
     assert len({document.id for document in drawn}) == 20 and drawn == documents(20, 1) != documents(20, 2)
+    assert documents(47, 1)[:20] == drawn, "a larger number appends"
     assert {document.domain for document in documents(100, 1)} == {"code", "web"} and len(documents(100, 1)) == 47
+    assert {(document.domain, document.text) for document in documents(100, 1)} == {
+        (domain, f"{domain} {i}") for domain, number in (("code", 7), ("web", 40)) for i in range(number)
+    }
+    firsts = [documents(47, seed)[0].domain for seed in range(40)]
+    assert set(firsts) == {"code", "web"} and firsts.count("web") > firsts.count("code")
     assert not training_text({"model": other, "corpus": corpus})(20, 1)
