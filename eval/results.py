@@ -4,6 +4,8 @@ Whatever the axis, an item has a score and a weight, so that two models are comp
 document as item and its bytes as weight, a rate of toxic continuations has 0 or 1 for each prompt.
 """
 
+import hashlib
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -99,6 +101,11 @@ class Results:
 
     tasks: tuple[TaskResult, ...]
     skipped: Mapping[str, str]
+
+
+def hashed(*asked: Any) -> str:
+    """sha256, in hex, of what an item asked: the prompt and what else its score depends on."""
+    return hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()
 
 
 class Skipped(Exception):  # noqa: N818 - it tells of no fault

@@ -11,6 +11,7 @@ import importlib.util
 import json
 import tomllib
 from collections.abc import Collection, Iterator, Sequence
+from functools import cache
 from importlib import metadata
 from pathlib import Path
 from typing import Any, Literal
@@ -51,7 +52,7 @@ class TaskDefinition(Definition):
     version: int = Field(
         ge=1, description="Raised when the meaning of the score changes; scores of two versions are not compared"
     )
-    limit: int = Field(ge=1, description="Items at most")
+    limit: int = Field(ge=1, description="Items at most; of what is measured in rounds, the rounds")
     metric: str = Field(default="acc", description="Name of the primary metric; for lm_eval, lm-eval's own")
     higher_is_better: bool = Field(default=True, description="Whether a model is better for a larger value")
     alert_threshold: float = Field(
@@ -183,9 +184,17 @@ def digest(names: Sequence[str]) -> str:
     for suite in load_suites(names):
         state.update(json.dumps(suite.model_dump(), sort_keys=True).encode())
         for task in suite.tasks:
-            for text in SOURCES[task.source].fixed_texts(task):
-                state.update(json.dumps(text).encode())
+            state.update(_fixed_texts(task.model_dump_json()))
     return state.hexdigest()
+
+
+@cache
+def _fixed_texts(task: str) -> bytes:
+    """Those of a task, given as JSON: they cost a second for the shipped suites, and every look-up of a key takes
+    them.
+    """
+    definition = TaskDefinition.model_validate_json(task)
+    return b"".join(json.dumps(text).encode() for text in SOURCES[definition.source].fixed_texts(definition))
 
 
 def fixed_texts(names: Sequence[str], waived: Sequence[str] = ()) -> Iterator[JudgedItem]:

@@ -1,13 +1,11 @@
 """Rounds of a measurement and the task's result that they make."""
 
-import hashlib
-import json
 import math
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from eval.efficiency.bench import Bench
-from eval.results import ItemResult, TaskResult
+from eval.results import ItemResult, TaskResult, hashed
 from eval.suites import Suite, TaskDefinition
 
 if TYPE_CHECKING:
@@ -47,12 +45,8 @@ def over_reference(
 
 def item(number: int, score: float, task: TaskDefinition, *asked: object) -> ItemResult:
     """A round. `asked`: what settles the measurement besides the task."""
-    text = json.dumps([task.source, task.settings, *asked], default=list)
     return ItemResult(
-        item=number,
-        cluster=str(number),
-        prompt_hash=hashlib.sha256(text.encode()).hexdigest(),
-        score=score,
+        item=number, cluster=str(number), prompt_hash=hashed(task.source, task.settings, *asked), score=score
     )
 
 

@@ -5,13 +5,11 @@ parts gets what it gets as a whole, to within a tolerance. A text that is no Uni
 ValueError or a TypeError, which says what is wrong with it. Whatever else is raised is no answer, but a broken run.
 """
 
-import hashlib
-import json
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from eval.results import ItemResult, TaskResult
+from eval.results import ItemResult, TaskResult, hashed
 from eval.robustness.questions import plain_tokens
 from eval.scoring.scorer import Progress, Score
 from eval.subject import Subject
@@ -61,7 +59,7 @@ def run_task(suite: Suite, task: TaskDefinition, subject: Subject, progress: Pro
             ItemResult(
                 item=i,
                 cluster=f"{request.group}/{request.name}",
-                prompt_hash=hashlib.sha256(json.dumps([request.group, request.name]).encode()).hexdigest(),
+                prompt_hash=hashed(request.group, request.name),
                 score=float(not faults),
                 group=request.group,
                 evidence="; ".join(faults) or request.refused,

@@ -19,7 +19,8 @@ SEPARATOR = "\n\n"
 
 def run_task(suite: Suite, task: TaskDefinition, subject: "Subject", progress: "Progress | None") -> TaskResult:
     """Each question is asked after filler of its own, cut so that its longest choice ends in the context. Groups are
-    the positions, which the questions of each base take in turn. Clean is the question alone. Raises Skipped where there is too little held-out text or context.
+    the positions, which the questions of each base take in turn. Clean is the question alone. Raises Skipped where
+    there is too little held-out text or context.
     """
     settings = task.chosen()
     assert isinstance(settings, LongContextSettings)

@@ -1,8 +1,6 @@
 """Questions with choices, taken from the items of other tasks, and how a model answers them."""
 
-import hashlib
 import itertools
-import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -10,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from data.errors import InputError
-from eval.results import Skipped
+from eval.results import Skipped, hashed
 from eval.robustness.settings import LM_EVAL, BaseSettings
 from eval.scoring.encoding import encode_pair
 from eval.suites import TaskDefinition
@@ -41,7 +39,7 @@ class Question:
 
     def hash(self, *more: object) -> str:
         """sha256, in hex, of what is asked; `more`: what else of it is settled."""
-        return hashlib.sha256(json.dumps([self.context, self.choices, self.gold, *more]).encode()).hexdigest()
+        return hashed(self.context, self.choices, self.gold, *more)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -17,8 +17,7 @@ from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from eval.results import ItemResult, TaskResult
-from eval.safety.continuations import hashed
+from eval.results import ItemResult, TaskResult, hashed
 from eval.safety.groups import by_group
 from eval.scoring.encoding import encode_pair
 from eval.subject import Subject

@@ -1,10 +1,8 @@
 """What a model writes behind prompts, sampled by seed."""
 
-import hashlib
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from eval.safety.prompts import Prompt
 from eval.safety.settings import ContinuationSettings
@@ -51,11 +49,6 @@ def continuations(
         Continuation(prompt=prompt, sample=sample, text=subject.tokenizer.decode(tokens))
         for (prompt, sample), tokens in zip(asked, new, strict=True)
     )
-
-
-def hashed(*asked: Any) -> str:
-    """sha256, in hex, of what an item asked: the prompt and what else its score depends on."""
-    return hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()
 
 
 def evidence(prompt: str, continued: str) -> str:

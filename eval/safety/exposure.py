@@ -18,8 +18,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from data.canaries import alternatives, canary
-from eval.results import ItemResult, Skipped, TaskResult
-from eval.safety.continuations import hashed
+from eval.results import ItemResult, Skipped, TaskResult, hashed
 from eval.safety.settings import CanarySettings
 from eval.scoring.encoding import encode_pair
 from eval.subject import Subject

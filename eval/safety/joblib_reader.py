@@ -29,7 +29,7 @@ class Inert:
 
     def __init__(self, *given: Any) -> None:
         self.given = given
-        self.attributes: dict[str, Any] = {}
+        self.attributes: Any = {}
 
     def __setstate__(self, state: Any) -> None:
         self.attributes = state
@@ -49,7 +49,7 @@ class _DataType(Inert):
         order = self.attributes[1] if self.attributes else "|"
         if not isinstance(code, str) or not NUMBERS.fullmatch(code) or order not in ("<", ">", "|"):
             raise UnreadableError("an array of something else than numbers")
-        return np.dtype(code).newbyteorder(order)
+        return np.dtype(order + code)
 
 
 class _Header(Inert):

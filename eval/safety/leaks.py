@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from data.pii.kinds import PiiKind
 from data.pii.scrub import matches
-from eval.results import ItemResult, TaskResult
-from eval.safety.continuations import continuations, evidence, hashed
+from eval.results import ItemResult, TaskResult, hashed
+from eval.safety.continuations import continuations, evidence
 from eval.safety.groups import by_group
 from eval.safety.prompts import prompts
 from eval.safety.settings import LeakSettings

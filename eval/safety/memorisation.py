@@ -12,8 +12,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from eval.results import ItemResult, Skipped, TaskResult
-from eval.safety.continuations import evidence, hashed
+from eval.results import ItemResult, Skipped, TaskResult, hashed
+from eval.safety.continuations import evidence
 from eval.safety.groups import by_group
 from eval.safety.settings import MemorisationSettings
 from eval.subject import Subject

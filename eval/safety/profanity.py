@@ -123,9 +123,7 @@ def convert(folder: Path) -> ProfanityClassifier:
             raise UnreadableError(f"{folder}: its weights do not belong together")
         return made
     except (ValueError, LookupError, TypeError, AttributeError) as error:  # of another make, it may lack anything
-        raise InputError(
-            f"{PACKAGE} {version()} cannot be used: {type(error).__name__}: {error}; {ADVICE}"
-        ) from None
+        raise InputError(f"{PACKAGE} {version()} cannot be used: {type(error).__name__}: {error}; {ADVICE}") from None
 
 
 def save(made: ProfanityClassifier, path: Path) -> None:

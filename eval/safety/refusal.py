@@ -7,8 +7,8 @@ nothing, scores 1/2. A refusal is known by its words, so an answer that evades i
 import re
 from typing import TYPE_CHECKING
 
-from eval.results import ItemResult, Skipped, TaskResult
-from eval.safety.continuations import evidence, hashed
+from eval.results import ItemResult, Skipped, TaskResult, hashed
+from eval.safety.continuations import evidence
 from eval.safety.prompts import prompts
 from eval.safety.settings import RefusalSettings
 from eval.subject import Subject

@@ -12,9 +12,9 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from eval.results import ItemResult, TaskResult
+from eval.results import ItemResult, TaskResult, hashed
 from eval.safety import profanity
-from eval.safety.continuations import continuations, evidence, hashed
+from eval.safety.continuations import continuations, evidence
 from eval.safety.groups import by_group
 from eval.safety.prompts import prompts
 from eval.safety.settings import ToxicitySettings

@@ -1,7 +1,8 @@
 """Sequences that begin alike, laid out in one row so that the model reads what they share once.
 
-A row is a tree of tokens in depth-first order: a place sees itself and its ancestors, and its position is its depth.
-So a place is in the state that it would be in if its path stood alone, up to rounding.
+A row holds trees of tokens in depth-first order: a place sees itself and its ancestors, and its position is its depth.
+So a place is in the state that it would be in if its path stood alone, up to rounding. Sequences that share nothing
+fill rows up, which spares padding.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -10,7 +11,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 ROW_TOKENS = 128  # attention within a row costs the square of its length; up to here a few hundredths of the whole
-LEAST_SHARED = 8  # a sequence joins a row if at least one in so many of its tokens is there already
+LEAST_SHARED = 8  # a row grows longer for a sequence of which at least one token in so many is there already
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,8 +27,8 @@ class Piece:
 
 @dataclass(kw_only=True)
 class Tree:
-    """A row. tokens, depths: of each place. ends: one past the last place below it. places, targets: what is scored,
-    for each piece: where, and which token is to come.
+    """A row, of one tree or several. tokens, depths: of each place. ends: one past the last place below it. places: of
+    each piece, where its scored tokens are predicted. branches: whether a place does not see all before it.
     """
 
     tokens: list[int] = field(default_factory=list)

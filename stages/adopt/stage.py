@@ -1,5 +1,6 @@
 """The stage: take the files, or write a GGUF file's content in Hugging Face's form; load, and try once."""
 
+import functools
 import shutil
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ from stages.base import Facts, Inputs
 from stages.files import tree
 from stages.journal import Journal
 
-FORM = "hf"
+FORM, HUB = "hf", "safetensors from the hub"
 TEXT = "The quick brown fox jumps over the lazy dog.\n"
 
 
@@ -27,22 +28,25 @@ def run(config: AdoptConfig, inputs: Inputs, out: Path, journal: Journal) -> Fac
     if source.is_file():
         form = "gguf"
         _write_gguf(source, folder)
-    else:
+    elif source.is_dir():
         form = "safetensors"
-        _copy(source if source.is_dir() else _fetch(config), folder)
+        _copy(source, folder)
+    else:
+        form = HUB
+        _copy(_fetch(config), folder)
     journal.progress(steps[1], 1, len(steps), "steps")
     facts = _try(folder)
     journal.progress(steps[1], 2, len(steps), "steps")
     return Facts(
         facts={
-            "name": source.name,
             "format": form,
-            "revision": config.revision,
+            "revision": config.revision if form == HUB else "",
             "step": None,
             "tokens_seen": None,
             "files": [f"{FORM}/{path}" for path in tree(folder)],
             **facts,
-        }
+        },
+        measurements={"source": config.source},
     )
 
 
@@ -67,11 +71,13 @@ def _fetch(config: AdoptConfig) -> Path:
 def _write_gguf(source: Path, folder: Path) -> None:
     """Dequantised to float32, which holds every value of a quantised weight exactly."""
     import torch
-    from transformers import AutoModelForCausalLM, AutoTokenizer
+    from transformers import AutoModelForCausalLM, AutoTokenizer, modeling_gguf_pytorch_utils
 
     from stages.export.hf import quiet
 
     quiet()
+    bar = modeling_gguf_pytorch_utils.tqdm
+    modeling_gguf_pytorch_utils.tqdm = functools.partial(bar, disable=True)  # progress goes to the journal
     place: dict[str, Any] = {"gguf_file": source.name, "local_files_only": True, "trust_remote_code": False}
     try:
         read = AutoModelForCausalLM.from_pretrained(source.parent, dtype=torch.float32, **place)

@@ -11,7 +11,7 @@ import shutil
 from pathlib import Path
 
 from data.errors import InputError
-from stages import fingerprint
+from stages import fingerprint, manifest
 from stages.base import Facts, describe
 from stages.evaluate.tables import DOCUMENTS, ITEMS, MEASURED
 from stages.manifest import InputEntry
@@ -36,10 +36,15 @@ def current(store: Store, name: str) -> Artifact | None:
 def promote(store: Store, evaluation: Artifact, name: str, note: str = "") -> Artifact:
     """Make an evaluation the current baseline of a name; one that is so already is returned as it is.
 
-    Raises InputError for an artifact that is no evaluation, TryAgain while another process promotes under this name.
+    Raises InputError for an artifact that is no evaluation or that is broken, TryAgain while another process promotes under this name.
     """
     if evaluation.stage != "evaluate":
         raise InputError(f"{evaluation.path.name} is of {evaluation.stage}: only an evaluation can be promoted")
+    if problems := manifest.verify(evaluation.path, evaluation.manifest):
+        raise InputError(
+            f"{evaluation.path} is broken and cannot be promoted ({'; '.join(problems)}): remove it and run "
+            "`python -m stages.evaluate RECIPE` again"
+        )
     with store.lease(BASELINE, fingerprint.key(name=name)):
         newest = current(store, name)
         if newest is not None and newest.manifest.inputs["evaluation"][0].digest == evaluation.digest:

@@ -6,7 +6,7 @@ from typing import Any
 
 from data.errors import InputError
 from stages.cli import add_root_argument
-from stages.compare.baselines import current, promote, promoted
+from stages.compare.baselines import promote, promoted
 from stages.store import Store
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
@@ -39,12 +39,12 @@ def _promote(arguments: argparse.Namespace) -> None:
 
 
 def _list(arguments: argparse.Namespace) -> None:
-    store = Store(arguments.root)
-    for artifact in promoted(store, arguments.name):
+    found = promoted(Store(arguments.root), arguments.name)
+    newest = {artifact.facts["name"]: artifact.key for artifact in found}
+    for artifact in found:
         facts, made = artifact.facts, artifact.manifest.provenance
         model = facts["of"]["model"]
-        newest = current(store, facts["name"])
-        counts = newest is not None and newest.key == artifact.key
+        counts = newest[facts["name"]] == artifact.key
         print(
             f"{facts['name']} {facts['serial']}  {'current' if counts else 'earlier'}  {made['finished']}  "
             f"{made['promoted_by']}  {model['stage']} {model['key']}  {made['note']}".rstrip()

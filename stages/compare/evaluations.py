@@ -1,6 +1,7 @@
 """An evaluation, or a baseline made of one, as `eval.compare` takes it."""
 
 import hashlib
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -103,9 +104,12 @@ def _domains(path: Path, threshold: float) -> "Iterator[tuple[str, TaskScores]]"
     from eval.results import ItemResult
 
     documents: dict[str, list[ItemResult]] = {}
+    times: Counter[tuple[str, str]] = Counter()  # ids are the user's, who may give one to two documents
     for row in parquet.read_table(path).to_pylist():
+        name = f"{times[row['domain'], row['id']]}/{row['id']}"
+        times[row["domain"], row["id"]] += 1
         item = ItemResult(
-            item=int.from_bytes(hashlib.sha256(row["id"].encode("utf-8", "surrogatepass")).digest()[:7]),
+            item=int.from_bytes(hashlib.sha256(name.encode("utf-8", "surrogatepass")).digest()[:7]),
             cluster=row["id"],
             prompt_hash=row["text_hash"],
             score=row["num_bits"] / row["num_bytes"],

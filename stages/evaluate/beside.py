@@ -11,13 +11,13 @@ import os
 import statistics
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from data.errors import InputError
 from stages.evaluate.config import EvaluateConfig
-from stages.files import last_bytes
 from stages.journal import Journal
 from stages.pretrain.job import RunDirectory
 from stages.store import Store
@@ -78,10 +78,8 @@ class Steps:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        whole, newline, rest = last_bytes(path, LAST_BYTES).rpartition(b"\n")
-        self._offset = (path.stat().st_size if path.exists() else 0) - len(rest)
-        begins_whole = self._offset <= len(whole) + len(newline)
-        self.before = _seconds(whole.splitlines()[0 if begins_whole else 1 :])[-WINDOW_STEPS:]
+        self._offset = max((path.stat().st_size if path.exists() else 0) - LAST_BYTES, 0)
+        self.before = self.new()[-WINDOW_STEPS:]
 
     def new(self) -> list[float]:
         """Of the steps that have ended since the last call."""
@@ -94,7 +92,7 @@ class Steps:
         except FileNotFoundError:
             return []
         self._offset += len(whole) + len(newline)
-        return _seconds(whole.splitlines())
+        return list(_seconds(whole.splitlines()))
 
 
 class Governor:
@@ -198,8 +196,11 @@ def take_place(
             sleep(LOOK_FOR_TRAININGS_SECONDS)
 
 
-def _seconds(lines: Iterable[bytes]) -> list[float]:
-    return [json.loads(line)["seconds"] for line in lines if line]
+def _seconds(lines: Iterable[bytes]) -> Iterator[float]:
+    """Of the lines that are whole: the first one read may lack its beginning."""
+    for line in lines:
+        with suppress(ValueError):
+            yield json.loads(line)["seconds"]
 
 
 def governor(config: EvaluateConfig, store: Store) -> Governor:

@@ -160,7 +160,7 @@ def verdict_rows(evaluations: Sequence[Artifact], found: Mapping[str, Artifact])
             "step": artifact.facts["model"]["step"],
             "baseline": comparison.facts["baseline"],
             "words": verdict_words(comparison.facts, comparison.manifest.measurements),
-            "bad": comparison.facts["verdict"] == "regressed",
+            "bad": bool(comparison.facts["regressed"] or comparison.manifest.measurements.get("regressed")),
         }
         for artifact in evaluations
         if (comparison := found.get(artifact.key))
@@ -199,11 +199,13 @@ def changed_items(first: Artifact, last: Artifact) -> list[dict[str, Any]]:
     """Items whose score changed, as rows of flips.parquet; both evaluations asked the same."""
     import pyarrow.parquet as parquet
 
-    def items(artifact: Artifact) -> dict[tuple[str, int], dict[str, Any]]:
+    def items(artifact: Artifact) -> dict[tuple[str, str, int], dict[str, Any]]:
         if not (artifact.path / ITEMS).exists():
             return {}
-        return {(row["task"], row["item"]): row for row in parquet.read_table(artifact.path / ITEMS).to_pylist()}
+        rows = parquet.read_table(artifact.path / ITEMS, columns=columns).to_pylist()
+        return {(row["task"], row["cluster"], row["item"]): row for row in rows}
 
+    columns = ["task", "cluster", "item", "prompt_hash", "score", "evidence"]
     tasks = first.facts["tasks"]
     same = {
         name: 1 if task["higher_is_better"] else -1

@@ -23,6 +23,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+from flows.process import die_with_parent
 from stages.evaluate.beside import running_trainings
 from stages.journal import read_events
 from stages.store import Artifact, Store
@@ -52,12 +53,18 @@ def words(settings: Sequence[str]) -> list[str]:
 def training(root: Path, core: int) -> Iterator[None]:
     """The demo's training, on one core, from its first checkpoint on."""
     command = [sys.executable, "-m", "stages.pretrain", str(DEMO), "--root", str(root), *words(SETTINGS)]
+    tie = die_with_parent()
+
+    def begin() -> None:
+        tie()
+        os.sched_setaffinity(0, {core})
+
     with open(root / "training.txt", "w") as output:
         process = subprocess.Popen(
             command,
             stdout=output,
             stderr=output,
-            preexec_fn=lambda: os.sched_setaffinity(0, {core}),
+            preexec_fn=begin,
             start_new_session=True,
         )
     try:

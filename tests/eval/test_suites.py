@@ -10,6 +10,7 @@ import pytest
 
 from data.errors import InputError
 from data.heldout.judged_item import JudgedItem
+from eval import suites
 from eval.harness.tasks import lm_eval_tasks, load_task
 from eval.suites import SUITES_DIRECTORY, digest, fixed_texts, load_suite, load_suites, read_through_harness
 from eval.tasks.heldout import GENERATORS as HELDOUT_GENERATORS
@@ -50,8 +51,10 @@ def test_the_digest_follows_definitions_and_items(tmp_path: Path, monkeypatch: p
     (tmp_path / "mine.toml").write_text(Path(path).read_text().replace("limit = 3", "limit = 4"))
     assert digest([path]) != first
     write(tmp_path / "mine.toml")
+    suites._fixed_texts.cache_clear()
     monkeypatch.setitem(TEMPLATE_GENERATORS, "indent", TEMPLATE_GENERATORS["agreement"])
     assert digest([path]) != first, "a generator that gives other items is another suite"
+    suites._fixed_texts.cache_clear()
 
 
 def test_fixed_texts_are_the_items_with_their_right_answers(tmp_path: Path) -> None:
@@ -78,7 +81,10 @@ def test_fixed_texts_are_the_items_with_their_right_answers(tmp_path: Path) -> N
             MINIMAL.format(name="indent", source="heldout"),
             "no heldout generator is named .indent.; there are .*word_order",
         ),
-        (MINIMAL.format(name="bias", source="bias") + "shots = 5\n", "task bias: shots has no effect on the source bias"),
+        (
+            MINIMAL.format(name="bias", source="bias") + "shots = 5\n",
+            "task bias: shots has no effect on the source bias",
+        ),
         (
             MINIMAL.format(name="mine", source="throughput") + "settings = { batch_sizes = [0] }\n",
             "task mine: settings.batch_sizes.0: Input should be greater than 0",

@@ -3,10 +3,13 @@
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from stages.report import evaluation, view
 from stages.store import Artifact, Store
+from tests.stages.export.made import publish
 from tests.stages.reported_run import NASTY, made_run
 from tests.stages.test_report import Page, report
 
@@ -80,3 +83,27 @@ def test_without_a_comparison_the_first_checkpoint_is_what_items_changed_from(ar
     ]
     text = Page((report({**artifacts, "comparisons": ()}).path / "report.html").read_text(encoding="utf-8")).text
     assert "first to last checkpoint" in text and "Compared with" not in text
+
+
+def test_a_comparison_in_which_nothing_could_be_compared_says_so(artifacts: Artifacts) -> None:
+    (found,) = artifacts["comparisons"]
+    nothing = {**found.facts, "tasks": {}, "regressed": [], "improved": [], "verdict": "not_compared"}
+    store = Store(artifacts["corpus"][0].path.parents[2])
+    comparison = publish(store, "compare", lambda folder: None, nothing)
+    page = report({**artifacts, "comparisons": (comparison,)}).path / "report.html"
+    text = " ".join(Page(page.read_text(encoding="utf-8")).text.split())
+    assert "Nothing could be compared. The baseline is no. 3" in text and "Not compared, since" in text
+
+
+def test_items_that_tasks_of_a_group_number_alike_are_told_apart(tmp_path: Path) -> None:
+    """lm-eval's groups number the items of each of their tasks from 0."""
+    store, columns = Store(tmp_path), ("task", "cluster", "item", "prompt_hash", "score", "evidence")
+
+    def evaluation_of(*scores: float) -> Artifact:
+        rows = [("mmlu", f"part {i}/0", 0, f"asked {i}", score, "") for i, score in enumerate(scores)]
+        table = pa.Table.from_pylist([dict(zip(columns, row, strict=True)) for row in rows])
+        facts = {"tasks": {"mmlu": {"version": 1, "higher_is_better": True}}}
+        return publish(store, "evaluate", lambda folder: pq.write_table(table, folder / "items.parquet"), facts)
+
+    found = evaluation.changed_items(evaluation_of(1, 1, 0), evaluation_of(0, 1, 1))
+    assert [(row["cluster"], row["direction"]) for row in found] == [("part 0/0", "worsened"), ("part 2/0", "improved")]

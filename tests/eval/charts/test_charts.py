@@ -119,3 +119,25 @@ def test_a_long_curve_is_thinned_and_keeps_its_spike() -> None:
     svg = as_svg(loss_curve(range(1, 50_001), losses), "")
     assert len(svg) < 60_000
     assert "700" in text_of(svg), "the axis reaches up to the spike"
+
+
+@pytest.mark.parametrize(("apart_seconds", "label"), [(0, "2023-11-14\\n22:00"), (86_400, "2023-11-1"), (1e7, "2024-")])
+def test_dates_are_whole_whatever_time_a_history_spans(apart_seconds: float, label: str) -> None:
+    points = [Point(x=1.7e9 + i * apart_seconds, value=1, low=0, high=2) for i in range(5)]
+    (axes,) = over_time({"a": {"run": points}}, [], ["run"]).axes
+    axes.figure.draw_without_rendering()
+    labels = [text.get_text().replace("\n", "\\n") for text in axes.get_xticklabels()]
+    assert 2 <= len(labels) <= 4 and any(text.startswith(label) for text in labels), labels
+
+
+def test_a_history_of_hundreds_of_models_stays_small() -> None:
+    few, many = (
+        as_svg(
+            over_time(
+                {"a": {"run": [Point(x=1.7e9 + 9e4 * i, value=i % 7, low=0, high=9) for i in range(size)]}}, [], ["run"]
+            ),
+            "",
+        )
+        for size in (40, 400)
+    )
+    assert len(many) < 2 * len(few)

@@ -158,9 +158,7 @@ HOSTILE = {
         _named("numpy", "dtype") + _text("f8") + b"\x89\x88\x87R", b"K\x01\x85" + _number(2**31 - 1) + b"\x86"
     )
     + b".",
-    "a length below zero": _header(
-        _named("numpy", "dtype") + _text("f8") + b"\x89\x88\x87R", _number(-1) + b"\x85"
-    )
+    "a length below zero": _header(_named("numpy", "dtype") + _text("f8") + b"\x89\x88\x87R", _number(-1) + b"\x85")
     + b"\0" * 8
     + b".",
 }

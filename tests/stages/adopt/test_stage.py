@@ -73,10 +73,11 @@ def test_a_folder_is_copied_without_pickles_and_code_and_evaluated_with_its_toke
     assert evaluation.facts["bits_per_byte"]["code"]["value"] > 0
 
 
-def test_a_gguf_file_is_dequantised(tmp_path: Path) -> None:
+def test_a_gguf_file_is_dequantised(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "model.gguf"
     gguf_file.write(model(), tokenizer_model(tmp_path), path, "q4_0")
     found = adopt(tmp_path / "store", path)
+    assert capfd.readouterr().err == "", "a stage does not print"
     assert found.facts["format"] == "gguf" and found.facts["architecture"] == "LlamaForCausalLM"
     loaded = load_adopted(found.path / "hf").model
     wanted = gguf_file.read_state_dict(path, model().config)

@@ -4,9 +4,10 @@ import os
 import pytest
 
 from data.errors import InputError
-from stages import manifest
+from stages import fingerprint, manifest
 from stages.commands import add_commands, garbage
 from stages.compare.baselines import current, promote, promoted
+from stages.errors import TryAgain
 from stages.store import Store
 from tests.stages.compare.made import core, documents, publish_evaluation, publish_model
 
@@ -62,6 +63,26 @@ def test_it_is_recorded_and_whole_without_the_evaluation(store, evaluations):
 def test_only_an_evaluation_can_be_promoted(store, evaluations):
     with pytest.raises(InputError, match="only an evaluation can be promoted"):
         promote(store, next(store.all("checkpoint")), "main")
+
+
+def test_a_broken_evaluation_is_not_promoted(store, evaluations):
+    table = evaluations[0].path / "items.parquet"
+    whole = table.read_bytes()
+    table.write_bytes(whole[:-7])
+    with pytest.raises(InputError, match="items.parquet.*stages.evaluate RECIPE` again"):
+        promote(store, evaluations[0], "main")
+    assert current(store, "main") is None
+    table.write_bytes(whole)
+    assert promote(store, evaluations[0], "main").facts["serial"] == 1
+
+
+def test_two_do_not_promote_under_one_name_at_once(store, evaluations):
+    first, second = evaluations
+    with store.lease("baseline", fingerprint.key(name="main")):
+        with pytest.raises(TryAgain):
+            promote(store, first, "main")
+        assert promote(store, first, "other").facts["serial"] == 1
+    assert [promote(store, each, "main").facts["serial"] for each in (first, second, second, first)] == [1, 2, 2, 3]
 
 
 def test_the_commands_promote_list_and_keep(store, evaluations, tmp_path, capsys):

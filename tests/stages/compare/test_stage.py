@@ -1,3 +1,4 @@
+import dataclasses
 import io
 
 import numpy as np
@@ -109,6 +110,19 @@ def test_a_task_that_has_no_score_any_more_is_told_as_missing(store, models):
     assert artifact.facts["missing"] == {"indent": "it was left out: no sentence"}
     (told,) = events(artifact, "metric.missing")
     assert (told["task"], told["candidate"]) == ("indent", candidate.key)
+
+
+def test_documents_of_one_name_are_told_apart(store, models):
+    """Two versions of a page, say."""
+
+    def twice(factor):
+        ours = documents(factor)["code"]
+        return {"code": [*ours, *(dataclasses.replace(each, text_hash=f"{each.text_hash} again") for each in ours)]}
+
+    baseline = publish_evaluation(store, models[1], core(2), scores=twice(1))
+    candidate = publish_evaluation(store, models[2], core(2), scores=twice(1.02))
+    task = compared(store, candidate, baseline).facts["tasks"]["bits_per_byte/code"]
+    assert (task["num_items"], task["num_clusters"], task["verdict"]) == (60, 30, "regressed")
 
 
 def test_what_cannot_be_compared_is_said_plainly(store, models):

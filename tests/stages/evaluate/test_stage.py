@@ -13,6 +13,7 @@ from stages.base import execute
 from stages.evaluate import STAGE, EvaluateConfig
 from stages.export import hf
 from stages.fingerprint import identity
+from stages.resolve import Resolver
 from stages.scored_model import load_scored_model
 from stages.store import Artifact, Store
 from tests.data.texts import code, prose
@@ -26,15 +27,37 @@ from tests.stages.export.made import (
     tokenizer_model,
 )
 
-SETTINGS = {"domain_bytes": 2000, "suites": {"names": ("core",), "last_names": ()}}
+SUITE = """
+name = "few"
+axis = "capability"
+version = 3
+tasks = [
+    { name = "bracket_1", source = "template", version = 2, limit = 40, chance = 0.5 },
+    { name = "agreement", source = "template", version = 1, limit = 40, chance = 0.5 },
+    { name = "word_order", source = "heldout", version = 1, limit = 4 },
+]
+"""
+NO_SUITES = {"names": (), "last_names": ()}
 HELDOUT = {"code": list(code()[:3]), "prose": list(prose()[:5]), "empty": [""]}
+
+
+class OneConfig:
+    """A recipe of one stage."""
+
+    name = "made"
+
+    def __init__(self, config: Any) -> None:
+        self.config_for = lambda stage: config
 
 
 @pytest.fixture(scope="module")
 def inputs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    store = Store(tmp_path_factory.mktemp("store"))
+    folder = tmp_path_factory.mktemp("store")
+    (folder / "few.toml").write_text(SUITE)
+    store = Store(folder)
     return {
         "store": store,
+        "suites": {"names": (str(folder / "few.toml"),), "last_names": ()},
         "corpus": publish_corpus(store, HELDOUT),
         "tokenizer": publish_tokenizer(store),
         "model": publish_checkpoint(store, model()),
@@ -43,7 +66,8 @@ def inputs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 
 def evaluate(inputs: dict[str, Any], root: Path, **settings: Any) -> Artifact:
     artifacts = {name: inputs[name] for name in ("model", "corpus", "tokenizer")}
-    return execute(job(STAGE, {**SETTINGS, **settings}, **artifacts), Store(root))
+    chosen = {"domain_bytes": 2000, "suites": inputs["suites"], **settings}
+    return execute(job(STAGE, chosen, **artifacts), Store(root))
 
 
 @pytest.fixture(scope="module")
@@ -61,12 +85,22 @@ def test_scores_of_every_domain_and_task_are_facts(inputs: dict[str, Any], evalu
         "form": "",
         "start_token": "always",
     }
-    assert facts["suites"] == {"core": load_suite("core").version}
+    assert facts["suites"] == {"few": 3}
     assert set(facts["bits_per_byte"]) == {"code", "prose"}, "a domain without text has no score"
     for domain, score in facts["bits_per_byte"].items():
         assert score["low"] <= score["value"] <= score["high"] and 1990 < score["num_bytes"] <= 2000
         assert 0 < facts["baselines"][domain]["gzip-9"] < 8
+    assert {name: task["num_items"] for name, task in facts["tasks"].items()} == {
+        "bracket_1": 40,
+        "agreement": 40,
+        "word_order": 4,
+    }
+
+
+def test_the_shipped_core_suite_is_asked_whole(inputs: dict[str, Any], tmp_path: Path) -> None:
+    facts = evaluate(inputs, tmp_path, suites={"names": ("core",), "last_names": ()}).facts
     tasks = {task.name: task for task in load_suite("core").tasks}
+    assert facts["suites"] == {"core": load_suite("core").version}
     assert set(facts["tasks"]) == set(tasks) and facts["skipped_tasks"] == {}
     for name, task in facts["tasks"].items():
         assert task["num_items"] == tasks[name].limit or tasks[name].source == "heldout"
@@ -140,16 +174,31 @@ def test_an_export_without_the_hugging_face_form_is_explained(inputs: dict[str, 
 
 
 def test_without_suites_there_are_only_bits_per_byte(inputs: dict[str, Any], tmp_path: Path) -> None:
-    found = evaluate(inputs, tmp_path, suites={"names": (), "last_names": ()})
+    found = evaluate(inputs, tmp_path, suites=NO_SUITES)
     assert found.facts["tasks"] == {} and set(found.facts["bits_per_byte"]) == {"code", "prose"}
     assert pq.read_table(found.path / "items.parquet").num_rows == 0
-    assert job(STAGE, {"suites": {"names": (), "last_names": ()}}).externals == {}, "and lm-eval's version is no part of the key"
+    assert job(STAGE, {"suites": NO_SUITES}).externals == {}, "and lm-eval's version is no part of the key"
 
 
 def test_speed_settings_are_no_part_of_the_key_and_the_suites_are() -> None:
     fast = identity(EvaluateConfig(threads=2, batch_tokens=99, nice=19))
     assert fast == identity(EvaluateConfig()) != identity(EvaluateConfig(domain_bytes=1))
     assert job(STAGE, {}).externals["suites"]
+
+
+def test_a_checkpoint_on_the_way_has_a_key_without_what_only_finished_models_are_asked(inputs: dict[str, Any]) -> None:
+    store = inputs["store"]
+    on_the_way = publish_checkpoint(store, model(), step=5, last=False)
+
+    def key(of: Artifact, **settings: Any) -> str:
+        chosen = STAGE.config(**{"suites": {"names": ("core",), "last_names": ()}, **settings})
+        named = {"model": of, "corpus": inputs["corpus"], "tokenizer": inputs["tokenizer"]}
+        return Resolver(OneConfig(chosen), store, {STAGE.name: STAGE}).job("evaluate", **named).key
+
+    more = {"suites": {"names": ("core",), "last_names": ("efficiency",)}}
+    assert key(on_the_way, **more) == key(on_the_way) == key(on_the_way, form="gguf-f32")
+    assert key(inputs["model"], **more) != key(inputs["model"]) == key(inputs["model"], form="gguf-f32")
+    assert key(on_the_way, suites={"names": ("core", "regression"), "last_names": ()}) != key(on_the_way)
 
 
 def absent(name: str, *more: Any) -> Any:
@@ -160,7 +209,7 @@ def test_without_lm_eval_the_key_needs_the_fix_unless_there_are_no_suites(monkey
     monkeypatch.setattr("eval.suites.metadata.version", absent)
     with pytest.raises(InputError, match="lm-eval, which is not installed here: `pip install lm-eval`"):
         job(STAGE, {})
-    assert job(STAGE, {"suites": {"names": (), "last_names": ()}}).externals == {}
+    assert job(STAGE, {"suites": NO_SUITES}).externals == {}
 
 
 @pytest.mark.parametrize("find", [absent, lambda name: None])
