@@ -40,8 +40,9 @@ if TYPE_CHECKING:
 class Source:
     """One kind of task. `runner` and `texts` name a function as `module:function`; `texts` is empty where items do not
     stand before the corpus does (held-out text), or hold nothing that could be learnt by heart. per_token: a score
-    counts tokens, so that models with different tokenizers are not compared by it. through_harness: lm-eval asks the
-    items, so that its version may move the score.
+    counts tokens, or judges a text of so many tokens, so that models with different tokenizers are not compared by it.
+    through_harness: lm-eval asks the items, so that its version may move the score. measured: scores are times or sizes
+    of memory, and what is left out depends on the machine.
     """
 
     runner: str
@@ -49,6 +50,7 @@ class Source:
     settings: type[Settings] = Settings
     per_token: bool = False
     through_harness: bool = False
+    measured: bool = False
 
     def run(
         self, suite: "Suite", task: "TaskDefinition", subject: "Subject", progress: "Progress | None"
@@ -102,20 +104,36 @@ SOURCES: dict[str, Source] = {
         runner="eval.safety.toxicity:run_toxicity",
         texts="eval.safety.prompts:fixed_texts",
         settings=ToxicitySettings,
+        per_token=True,
     ),
     "bias": Source(runner="eval.safety.bias:run_bias", texts="eval.safety.bias:fixed_texts"),
     "leaks": Source(
-        runner="eval.safety.leaks:run_leaks", texts="eval.safety.prompts:fixed_texts", settings=LeakSettings
+        runner="eval.safety.leaks:run_leaks",
+        texts="eval.safety.prompts:fixed_texts",
+        settings=LeakSettings,
+        per_token=True,
     ),
-    "memorisation": Source(runner="eval.safety.memorisation:run_memorisation", settings=MemorisationSettings),
+    "memorisation": Source(
+        runner="eval.safety.memorisation:run_memorisation", settings=MemorisationSettings, per_token=True
+    ),
     "canaries": Source(runner="eval.safety.exposure:run_canaries", settings=CanarySettings),
     "refusal": Source(
         runner="eval.safety.refusal:run_refusal", texts="eval.safety.prompts:fixed_texts", settings=RefusalSettings
     ),
-    "first_token": Source(runner="eval.efficiency.times:run_first_token", settings=RoundSettings, per_token=True),
-    "token_latency": Source(runner="eval.efficiency.times:run_token_latency", settings=LatencySettings, per_token=True),
-    "throughput": Source(runner="eval.efficiency.times:run_throughput", settings=ThroughputSettings, per_token=True),
-    "peak_memory": Source(runner="eval.efficiency.memory:run_peak_memory", settings=MemorySettings, per_token=True),
+    "first_token": Source(
+        runner="eval.efficiency.times:run_first_token", settings=RoundSettings, per_token=True, measured=True
+    ),
+    "token_latency": Source(
+        runner="eval.efficiency.times:run_token_latency", settings=LatencySettings, per_token=True, measured=True
+    ),
+    "throughput": Source(
+        runner="eval.efficiency.times:run_throughput", settings=ThroughputSettings, per_token=True, measured=True
+    ),
+    "peak_memory": Source(
+        runner="eval.efficiency.memory:run_peak_memory", settings=MemorySettings, per_token=True, measured=True
+    ),
     "model_bytes": Source(runner="eval.efficiency.memory:run_model_bytes"),
-    "energy": Source(runner="eval.efficiency.energy:run_task", settings=ThroughputSettings, per_token=True),
+    "energy": Source(
+        runner="eval.efficiency.energy:run_task", settings=ThroughputSettings, per_token=True, measured=True
+    ),
 }

@@ -54,8 +54,8 @@ def Many(stage: str, *, optional: bool = False, runtime: bool = False) -> InputS
 
 
 def OneOf(*stages: str, runtime: bool = False, default: Literal["last", "each"] = "last") -> InputSpec:
-    """One artifact of any of `stages`, as named by the user. By default the newest of the first kind under the same
-    recipe ("last"), or a job for each of them ("each")."""
+    """One artifact of any of `stages`, as named by the user. By default those of the first kind under the same recipe:
+    a job for each of them or, of those that a stage derives on its way, for the newest alone ("last")."""
     return InputSpec(stages, runtime=runtime, default=default)
 
 
@@ -118,9 +118,10 @@ def whole(config: Any, inputs: Mapping[str, tuple[Artifact, ...]]) -> Any:
 class Stage:
     """The declaration of a stage. `revision` is raised by hand when the meaning of the code changes. `narrow` takes
     out of the configuration what does not bear on the inputs, so that it is no part of the key. `externals` says what
-    outside the store enters the key, given what `narrow` leaves. A stage that `resumes` finds in `out` what a killed attempt left there; for
-    any other, `out` is emptied first. `derives` names the stages of artifacts that it publishes on its way. `forget`
-    removes what the stage keeps outside its work directory, so that a rebuild starts from nothing."""
+    outside the store enters the key, given what `narrow` leaves. A stage that `resumes` finds in `out` what a killed
+    attempt left there; for any other, `out` is emptied first. `derives` names the stages of artifacts that it publishes
+    on its way. `forget` removes what the stage keeps outside its work directory, so that a rebuild starts from
+    nothing."""
 
     name: str
     revision: int

@@ -47,6 +47,7 @@ def over_time(
         hours = "\n%H:%M" if ends[1] - ends[0] < FEW_DAYS else ""
         axes.xaxis.set_major_formatter(DateFormatter(f"%Y-%m-%d{hours}"))
         name_axes(axes, title, "", "")
+        axes.ticklabel_format(axis="y", useOffset=False)
         axes.locator_params(axis="y", nbins=5)
     legend_below(figure)
     return figure

@@ -48,7 +48,8 @@ def evaluation_markdown(facts: Facts, measurements: Facts) -> str:
         ]
         head = ["task", "metric", "score", "95 % interval", "chance", "bigrams", "items in clusters", "more"]
         parts += [f"## {title}", asks, _table(head, rows)]
-    parts += [f"{_plain(task)} was left out: {_plain(reason)}." for task, reason in facts["skipped_tasks"].items()]
+    skipped = {**facts["skipped_tasks"], **measurements.get("skipped_tasks", {})}
+    parts += [f"{_plain(task)} was left out: {_plain(reason)}." for task, reason in skipped.items()]
     return "\n\n".join(parts) + "\n"
 
 

@@ -119,6 +119,8 @@ def _absent(candidate: Evaluation, baseline: Evaluation) -> tuple[dict[str, str]
         ours, theirs = candidate.suites.get(task.suite), baseline.suites.get(task.suite)
         if ours is None:
             left_out[name] = f"the candidate was not asked suite {task.suite}"
+        elif name in candidate.skipped and task.measured and candidate.machine != baseline.machine:
+            left_out[name] = f"it was left out on {candidate.machine}: {candidate.skipped[name]}"
         elif name in candidate.skipped:
             missing[name] = f"it was left out: {candidate.skipped[name]}"
         elif ours != theirs:

@@ -9,8 +9,8 @@ from eval.results import ItemResult
 @dataclass(frozen=True, kw_only=True)
 class TaskScores:
     """A task of an evaluation with its items. measured: scores are times or sizes of memory. software: what asked and
-    judged it, with versions, where those move the score. per_token: a score counts tokens, so that it means another
-    thing under another tokenizer.
+    judged it, with versions, where those move the score. per_token: a score depends on the number of tokens, so
+    that it means another thing under another tokenizer.
     """
 
     suite: str

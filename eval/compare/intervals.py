@@ -32,16 +32,17 @@ def is_share(scores: Sequence[float], weights: Sequence[float] | None = None) ->
 
 def _wilson(sums: Clustered, num_items: int) -> tuple[float, float]:
     """Wilson's score interval on the number of independent items that would be as uncertain, fewer where few clusters
-    tell how uncertain that is (Korn and Graubard 1998; compared with others by Franco et al. 2019). Where all clusters
-    agree, each counts as one item.
+    tell how uncertain that is (Korn and Graubard 1998; compared with others by Franco et al. 2019). Where all items
+    agree, every cluster counts as one item.
     """
     from scipy.special import stdtrit
 
     share, error = sums.value, sums.standard_error
     assert error is not None
-    if error:
-        freedom = stdtrit(num_items - 1, 0.975) / stdtrit(sums.num_clusters - 1, 0.975)
-        effective = min(num_items, share * (1 - share) / error**2 * float(freedom) ** 2)
+    if 0 < share < 1:
+        freedom = float(stdtrit(num_items - 1, 0.975) / stdtrit(sums.num_clusters - 1, 0.975)) ** 2
+        independent = share * (1 - share) / error**2 if error else num_items  # 0: each cluster has the same share right
+        effective = min(num_items, independent * freedom)
     else:
         effective = sums.num_clusters
     centre = (share + Z**2 / (2 * effective)) / (1 + Z**2 / effective)

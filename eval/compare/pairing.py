@@ -47,7 +47,7 @@ def require_same_meaning(candidate: Evaluation, baseline: Evaluation, name: str)
     if ours.software != theirs.software:
         raise NotComparable(f"{ours.software} asked the candidate, and {theirs.software} the baseline")
     if ours.per_token and candidate.tokenizer != baseline.tokenizer:
-        raise NotComparable("its score counts tokens, and the two models have different tokenizers")
+        raise NotComparable("its score depends on the number of tokens, and the two models have different tokenizers")
     for which, task in (("candidate", ours), ("baseline", theirs)):
         unscored = sum(not math.isfinite(item.score) for item in task.items)
         if unscored:

@@ -44,7 +44,7 @@ def _places(documents: Sequence[tuple[str, str]], rng: random.Random) -> list[tu
 
 
 def code_line(documents: Sequence[tuple[str, str]], rng: random.Random) -> Iterator[Item]:
-    """The next line at two places of programs, each also at the other: equally long, and equally deep."""
+    """The next line at two places of programs, each also at the other: about as long, and as deep."""
     waiting: dict[tuple[int, int], Frame] = {}
     for identity, before, line in _places(documents, rng):
         frame = Frame(before=before, answer=line, after="\n", cluster=identity)

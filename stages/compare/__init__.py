@@ -10,7 +10,7 @@ from stages.compare.stage import run
 
 STAGE = Stage(
     name="compare",
-    revision=1,
+    revision=2,
     config=CompareConfig,
     inputs={
         "candidate": OneOf("evaluate"),

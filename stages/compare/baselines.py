@@ -36,7 +36,8 @@ def current(store: Store, name: str) -> Artifact | None:
 def promote(store: Store, evaluation: Artifact, name: str, note: str = "") -> Artifact:
     """Make an evaluation the current baseline of a name; one that is so already is returned as it is.
 
-    Raises InputError for an artifact that is no evaluation or that is broken, TryAgain while another process promotes under this name.
+    Raises InputError for an artifact that is no evaluation or that is broken, TryAgain while another process promotes
+    under this name.
     """
     if evaluation.stage != "evaluate":
         raise InputError(f"{evaluation.path.name} is of {evaluation.stage}: only an evaluation can be promoted")

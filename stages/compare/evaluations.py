@@ -42,7 +42,7 @@ def read_evaluation(artifact: Artifact, *, bits_per_byte_threshold: float) -> "E
         machine=_machine(made.provenance),
         suites={HELDOUT: 1, **facts["suites"]},
         tasks={**dict(_domains(artifact.path / DOCUMENTS, bits_per_byte_threshold)), **tasks},
-        skipped=facts["skipped_tasks"],
+        skipped={**facts["skipped_tasks"], **made.measurements["skipped_tasks"]},
     )
 
 

@@ -104,22 +104,28 @@ def planted_canaries(inputs: Inputs) -> "CanarySet | None":
 def chat_template(model: Artifact) -> "Callable[[str], str] | None":
     """A user's message as the model's own template puts it, with the beginning of the answer; None for a model without
     one. Templates are rendered in a sandbox (transformers). A start token is left to a tokenizer that puts one before
-    every text.
+    every text. What is returned raises Skipped where the template refuses a lone message.
     """
     folder = model.path / "hf"
     if not (folder / "tokenizer_config.json").exists():
         return None
+    from jinja2 import TemplateError
     from transformers import AutoTokenizer
 
-    tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
+    from eval.results import Skipped
+
+    tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
     if not tokenizer.chat_template:
         return None
-    puts_start = tokenizer.bos_token_id is not None and tokenizer("a")["input_ids"][0] == tokenizer.bos_token_id
+    puts_start = tokenizer.bos_token_id is not None and tokenizer("a")["input_ids"][:1] == [tokenizer.bos_token_id]
     start = tokenizer.bos_token if puts_start else ""
 
     def put(message: str) -> str:
         asked = [{"role": "user", "content": message}]
-        text: str = tokenizer.apply_chat_template(asked, tokenize=False, add_generation_prompt=True)
+        try:
+            text: str = tokenizer.apply_chat_template(asked, tokenize=False, add_generation_prompt=True)
+        except (TemplateError, TypeError, ValueError) as error:
+            raise Skipped(f"the model's chat template refuses a message: {error}") from None
         return text.removeprefix(start)
 
     return put

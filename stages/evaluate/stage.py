@@ -15,7 +15,6 @@ from stages.evaluate.judged import make_subject
 from stages.evaluate.tables import DOCUMENTS, ITEMS, MEASURED, write_documents, write_items
 from stages.journal import Journal
 from stages.scored_model import load_scored
-from stages.store import Artifact
 
 if TYPE_CHECKING:
     from eval.bits_per_byte import DocumentScore, HeldoutDocument
@@ -33,6 +32,7 @@ def run(config: EvaluateConfig, inputs: Inputs, out: Path, journal: Journal) -> 
     started, started_cpu = time.perf_counter(), time.process_time()
     import torch
 
+    from eval.sources import SOURCES
     from eval.suites import load_suites, require_harness
 
     model = inputs["model"]
@@ -59,6 +59,7 @@ def run(config: EvaluateConfig, inputs: Inputs, out: Path, journal: Journal) -> 
     write_documents(out / DOCUMENTS, scores)
     write_items(out / ITEMS, [task for task in results.tasks if not task.measured])
     write_items(out / MEASURED, [task for task in results.tasks if task.measured])
+    of_machine = {task.name for suite in suites for task in suite.tasks if SOURCES[task.source].measured}
     facts = {
         "model": {
             "stage": model.stage,
@@ -72,7 +73,7 @@ def run(config: EvaluateConfig, inputs: Inputs, out: Path, journal: Journal) -> 
         "bits_per_byte": _bits_per_byte(scores, config),
         "baselines": baselines,
         "tasks": {task.definition.name: task.facts() for task in results.tasks if not task.measured},
-        "skipped_tasks": dict(results.skipped),
+        "skipped_tasks": {name: why for name, why in results.skipped.items() if name not in of_machine},
     }
     journal.event(
         "metric",
@@ -87,6 +88,7 @@ def run(config: EvaluateConfig, inputs: Inputs, out: Path, journal: Journal) -> 
         "cpu_seconds": round(time.process_time() - started_cpu, 3),
         "beside": measured(share),
         "tasks": {task.definition.name: task.facts() for task in results.tasks if task.measured},
+        "skipped_tasks": {name: why for name, why in results.skipped.items() if name in of_machine},
     }
     return Facts(facts=facts, measurements=measurements, measured_files=(MEASURED,))
 

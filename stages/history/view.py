@@ -119,7 +119,7 @@ def evaluation_rows(past: Past) -> list[dict[str, Any]]:
             "model": artifact.facts["model"],
             "bits": {domain: score["value"] for domain, score in sorted(artifact.facts["bits_per_byte"].items())},
             "num_tasks": len(artifact.facts["tasks"]) + len(artifact.manifest.measurements.get("tasks", {})),
-            "skipped": len(artifact.facts["skipped_tasks"]),
+            "skipped": len(artifact.facts["skipped_tasks"]) + len(artifact.manifest.measurements["skipped_tasks"]),
             **_verdict(verdicts.get(artifact.key)),
         }
         for artifact in reversed(past.evaluations)

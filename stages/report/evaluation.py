@@ -26,7 +26,8 @@ def shown(store: Store, evaluations: Sequence[Artifact], compared: Sequence[Arti
     from eval.charts.markdown import verdict_words
 
     found = {artifact.facts["candidate"]["key"]: artifact for artifact in compared}
-    comparison = found.get(evaluations[-1].key)
+    last = evaluations[-1]
+    comparison = found.get(last.key)
     tasks = axes(evaluations, promoted(store, comparison))
     return {
         "tasks": tasks,
@@ -39,6 +40,7 @@ def shown(store: Store, evaluations: Sequence[Artifact], compared: Sequence[Arti
         "missing": reasons(comparison.facts["missing"]) if comparison else {},
         "verdicts": verdict_rows(evaluations, found),
         "flips": flip_rows(evaluations, comparison),
+        "skipped": {**last.facts["skipped_tasks"], **last.manifest.measurements["skipped_tasks"]},
         "bit_trends": trends(evaluations)[0],
     }
 

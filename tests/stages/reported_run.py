@@ -193,7 +193,10 @@ def made_run(store: Store) -> dict[str, tuple[Artifact, ...]]:
                 "tasks": judged(n),
                 "skipped_tasks": {"word_order": "no sentence"},
             },
-            measurements={"tasks": MEASURED if n else {}},
+            measurements={
+                "tasks": MEASURED if n else {},
+                "skipped_tasks": {"energy": f"not told {NASTY}"} if n else {},
+            },
         )
         for n, c in enumerate(checkpoints)
     ]

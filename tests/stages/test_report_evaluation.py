@@ -7,7 +7,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from eval.charts.reading import AXES, differences
 from stages.report import evaluation, view
+from stages.report.rendering import TEMPLATES, environment
 from stages.store import Artifact, Store
 from tests.stages.export.made import publish
 from tests.stages.reported_run import NASTY, made_run
@@ -63,6 +65,8 @@ def test_the_comparison_stands_on_the_page_with_what_could_not_be_compared(artif
         "8 pattern better 0 1 if a:",
         "would be missed more than once in five",
         "promoted baseline",
+        "word_order was left out: no sentence.",
+        f"energy was left out: not told {NASTY}.",
     ):
         assert expected in text, expected
 
@@ -90,8 +94,11 @@ def test_a_comparison_in_which_nothing_could_be_compared_says_so(artifacts: Arti
     nothing = {**found.facts, "tasks": {}, "regressed": [], "improved": [], "verdict": "not_compared"}
     store = Store(artifacts["corpus"][0].path.parents[2])
     comparison = publish(store, "compare", lambda folder: None, nothing)
-    page = report({**artifacts, "comparisons": (comparison,)}).path / "report.html"
-    text = " ".join(Page(page.read_text(encoding="utf-8")).text.split())
+    assert differences(comparison.facts, comparison.manifest.measurements) == {}, "so there is no chart of them"
+    judged = shown({**artifacts, "comparisons": (comparison,)})
+    page = environment(TEMPLATES).get_template("evaluation.html")
+    html = page.render(evaluation=artifacts["evaluations"][0].facts, judged=judged, charts={}, titles=AXES)
+    text = " ".join(Page(html).text.split())
     assert "Nothing could be compared. The baseline is no. 3" in text and "Not compared, since" in text
 
 

@@ -135,6 +135,17 @@ def test_a_task_without_a_score_is_missing_only_if_it_was_to_be_asked():
     assert found.verdict(measured=False) == "not_compared"
 
 
+def test_what_another_machine_cannot_measure_is_not_missing():
+    """Energy, say: that a machine does not tell it says nothing of the model."""
+    energy = task(items(RIGHT), measured=True, suite="efficiency", axis="efficiency")
+    baseline = evaluation({"energy": energy}, suites={"efficiency": 1})
+    left_out = {"suites": {"efficiency": 1}, "skipped": {"energy": "this machine does not tell"}}
+    assert set(compare(evaluation({}, **left_out), baseline).missing) == {"energy"}
+    elsewhere = compare(evaluation({}, machine="4 cores", **left_out), baseline)
+    assert not elsewhere.missing
+    assert elsewhere.not_compared == {"energy": "it was left out on 4 cores: this machine does not tell"}
+
+
 def test_a_model_made_slow_is_found_and_an_equal_one_is_not():
     rng = np.random.default_rng(2)
 

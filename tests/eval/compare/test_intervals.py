@@ -66,6 +66,11 @@ def test_all_wrong_is_exactly_nothing_and_all_right_exactly_all():
         assert interval([1.0] * size, clusters)[1] == 1.0
 
 
+def test_a_fixed_preference_is_right_in_half_of_every_cluster_and_is_no_accident():
+    low, high = interval([0.0, 1.0] * 100, [str(i // 8) for i in range(200)])
+    assert (low, high) == (pytest.approx(0.43, abs=0.01), pytest.approx(0.57, abs=0.01))
+
+
 def test_few_clusters_of_dependent_items_are_little_to_go_by():
     """Five templates of 20 items that have half of what decides in common."""
     rng = np.random.default_rng(3)

@@ -99,7 +99,8 @@ def publish_evaluation(
             "skipped_tasks": dict(skipped or {}),
         }
         measured = {task.definition.name: task.facts() for task in found if task.measured}
-        return Facts(facts=facts, measurements={"tasks": measured}, measured_files=(MEASURED,))
+        measurements = {"tasks": measured, "skipped_tasks": {}}
+        return Facts(facts=facts, measurements=measurements, measured_files=(MEASURED,))
 
     inputs = {"model": OneOf("checkpoint", "export"), "corpus": One("curate"), "tokenizer": One("tokenizer")}
     stage = Stage(name="evaluate", revision=1, config=MadeConfig, inputs=inputs, run=run)

@@ -9,6 +9,7 @@ from tokenizers import Tokenizer, models, pre_tokenizers, processors
 from transformers import PreTrainedTokenizerFast
 
 from data.canaries import CanarySet
+from eval.results import Skipped
 from stages.curate.artifact import file_path
 from stages.evaluate.judged import chat_template, planted_canaries, stored_bytes, training_text
 from stages.store import Artifact, Store
@@ -48,6 +49,13 @@ def test_a_model_without_a_template_has_none(tmp_path: Path) -> None:
     assert chat_template(adopted(store, template=None, puts_start=False)) is None
     assert chat_template(publish(store, "checkpoint", lambda folder: None, {})) is None
     assert chat_template(publish(store, "export", lambda folder: (folder / "hf").mkdir(), {})) is None
+
+
+def test_a_template_that_refuses_a_message_skips_the_task(tmp_path: Path) -> None:
+    put = chat_template(adopted(Store(tmp_path), template="{{ raise_exception('tools only') }}", puts_start=False))
+    assert put is not None
+    with pytest.raises(Skipped, match="chat template refuses .*tools only"):
+        put("Why?")
 
 
 def test_stored_weights_are_those_of_the_form_that_is_judged(tmp_path: Path) -> None:
