@@ -9,15 +9,14 @@ compare across tokenizers.
 import gzip
 import hashlib
 import lzma
-import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
+from eval.compare.clusters import Clustered
+from eval.compare.resampling import bootstrap_interval
 from eval.scoring.scorer import Scorer, bits
-
-INTERVAL_PERCENTILES = (2.5, 97.5)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,9 +49,7 @@ class DocumentScore:
 
 @dataclass(frozen=True, kw_only=True)
 class BitsPerByte:
-    """A domain's bits per byte and its 95 % interval over documents (percentile bootstrap; equal to the value with one
-    document).
-    """
+    """A domain's bits per byte and its 95 % interval over documents (equal to the value with one document)."""
 
     value: float
     low: float
@@ -105,21 +102,14 @@ def score_documents(
 
 
 def bits_per_byte(scores: Sequence[DocumentScore], *, draws: int = 1000, seed: int = 0) -> BitsPerByte:
-    """Total bits over total bytes, and the interval of that ratio when documents are drawn anew with replacement (Efron
-    and Tibshirani 1993, section 13.3).
-    """
-    num_bits = np.array([score.num_bits for score in scores], np.float64)
-    num_bytes = np.array([score.num_bytes for score in scores], np.float64)
-    rng = np.random.default_rng(seed)
-    ratios = np.empty(draws)
-    for draw in range(draws):
-        picked = rng.integers(0, len(scores), len(scores))
-        ratios[draw] = num_bits[picked].sum() / num_bytes[picked].sum()
-    low, high = np.percentile(ratios, INTERVAL_PERCENTILES)
-    value = math.fsum(num_bits) / num_bytes.sum()
-    return BitsPerByte(
-        value=float(value), low=float(low), high=float(high), num_bytes=int(num_bytes.sum()), num_documents=len(scores)
+    """Total bits over total bytes, and the interval of that ratio when documents are drawn anew with replacement."""
+    sums = Clustered(
+        totals=np.array([score.num_bits for score in scores], np.float64),
+        weights=np.array([score.num_bytes for score in scores], np.float64),
     )
+    low, high = bootstrap_interval(sums, draws=draws, seed=seed)
+    num_bytes = sum(score.num_bytes for score in scores)
+    return BitsPerByte(value=sums.value, low=low, high=high, num_bytes=num_bytes, num_documents=len(scores))
 
 
 def baselines(documents: Sequence[HeldoutDocument]) -> dict[str, float]:

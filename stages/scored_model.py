@@ -98,7 +98,7 @@ def load_scored_model(model: Artifact, form: str = EXPORTED) -> Any:
 
 def load_adopted(folder: Path) -> Adopted:
     """A model in Hugging Face's form, float32, on the CPU, in eval mode. Raises InputError if transformers cannot read
-    it without code of its own.
+    it without code of its own, and if weights are missing.
     """
     from transformers import AutoTokenizer
 
@@ -108,7 +108,9 @@ def load_adopted(folder: Path) -> Adopted:
     try:
         model = load(folder)
         tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
-    except (ValueError, KeyError, OSError, ImportError) as error:
+    except InputError:
+        raise
+    except Exception as error:  # whatever a file that anybody may have written makes of a reader
         raise InputError(f"{folder} cannot be loaded: {type(error).__name__}: {error}") from None
     return Adopted(model=model, tokenizer=PretrainedTokenizer(tokenizer, _end_ids(model)))
 

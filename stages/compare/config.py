@@ -10,7 +10,7 @@ class CompareConfig(StageConfig):
 
     level: float = Field(
         0.01,
-        gt=0,
+        ge=1e-4,  # below that, drawing patterns of signs would take minutes
         lt=0.5,
         description="Largest chance that any task of a comparison of two equal models is said to differ",
     )

@@ -3,9 +3,11 @@ and AutoTokenizer read them.
 """
 
 import copy
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from data.errors import InputError
 from stages.export.tokenizer import write_tokenizer
 
 
@@ -34,16 +36,29 @@ def save(model: Any, tokenizer_model: Path, directory: Path, *, eos_id: int, dty
 
 def load(directory: Path) -> Any:
     """The model of a saved form: float32, on the CPU, in eval mode. Reads safetensors only and runs no code of the
-    folder.
+    folder. Raises InputError if weights are missing.
     """
     import torch
     from transformers import AutoModelForCausalLM
 
     quiet()
-    model = AutoModelForCausalLM.from_pretrained(
-        directory, dtype=torch.float32, use_safetensors=True, local_files_only=True, trust_remote_code=False
+    model, found = AutoModelForCausalLM.from_pretrained(
+        directory,
+        dtype=torch.float32,
+        use_safetensors=True,
+        local_files_only=True,
+        trust_remote_code=False,
+        output_loading_info=True,
     )
+    require_whole(directory, found)
     return model.eval()
+
+
+def require_whole(path: Path, found: Mapping[str, Any]) -> None:
+    """`found`: loading info of transformers, which fills up with random numbers what a file does not give."""
+    missing = sorted(found["missing_keys"])
+    if missing:
+        raise InputError(f"{path} does not give the weights of {len(missing)} tensors, {missing[0]} among them")
 
 
 def quiet() -> None:

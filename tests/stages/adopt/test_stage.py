@@ -1,6 +1,7 @@
 """A model from outside becomes an artifact, and is judged with its own tokenizer."""
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from stages.scored_model import load_adopted, load_scored
 from stages.store import Artifact, Store
 from tests.data.texts import code
 from tests.stages.export.made import (
+    ODD_SIZE,
     job,
     model,
     publish,
@@ -24,6 +26,20 @@ from tests.stages.export.made import (
     publish_tokenizer,
     tokenizer_model,
 )
+
+
+def set_config(folder: Path, **changes: Any) -> None:
+    settings = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps({**settings, **changes}))
+
+
+def replace_model(folder: Path, family: str) -> None:
+    """The tokenizer stays."""
+    from transformers import AutoConfig, AutoModelForCausalLM
+
+    shape = {"hidden_size": 16, "num_attention_heads": 2, "num_hidden_layers": 1, "intermediate_size": 16}
+    config = AutoConfig.for_model(family, vocab_size=ODD_SIZE, max_position_embeddings=64, **shape)
+    AutoModelForCausalLM.from_config(config).save_pretrained(folder)
 
 
 def adopt(root: Path, source: Path | str, **settings: Any) -> Artifact:
@@ -85,6 +101,26 @@ def test_a_gguf_file_is_dequantised(tmp_path: Path, capfd: pytest.CaptureFixture
         assert torch.allclose(values, wanted[name], atol=1e-6), name
 
 
+def test_what_a_gguf_file_does_not_give_is_not_made_up(tmp_path: Path) -> None:
+    path = tmp_path / "model.gguf"
+    gguf_file.write(model(), tokenizer_model(tmp_path), path, "f32")
+    whole = path.read_bytes()
+    assert whole.count(b"blk.1.ffn_down.weight") == 1
+    path.write_bytes(whole.replace(b"blk.1.ffn_down.weight", b"blk.1.ffn_lost.weight"))
+    with pytest.raises(InputError, match="does not give the weights of 1 tensors, model.layers.1.mlp.down_proj"):
+        adopt(tmp_path / "store", path)
+
+
+def test_the_links_of_the_cache_of_the_hub_are_followed(folder: Path, tmp_path: Path) -> None:
+    blobs, snapshot = tmp_path / "blobs", tmp_path / "snapshots" / ("0" * 40)
+    blobs.mkdir()
+    snapshot.mkdir(parents=True)
+    for path in folder.iterdir():
+        (blobs / path.name).write_bytes(path.read_bytes())
+        (snapshot / path.name).symlink_to(Path("../../blobs") / path.name)
+    assert job(STAGE, {"source": str(snapshot)}).key == job(STAGE, {"source": str(folder)}).key
+
+
 def test_each_form_of_an_export_is_scored(tmp_path: Path) -> None:
     store = Store(tmp_path)
 
@@ -109,8 +145,7 @@ def test_the_key_is_of_the_content_and_not_of_the_place(folder: Path, tmp_path: 
     copied = tmp_path / "elsewhere"
     shutil.copytree(folder, copied)
     assert job(STAGE, {"source": str(folder)}).key == job(STAGE, {"source": str(copied)}).key
-    settings = json.loads((copied / "config.json").read_text())
-    (copied / "config.json").write_text(json.dumps({**settings, "rms_norm_eps": 1e-3}))
+    set_config(copied, rms_norm_eps=1e-3)
     assert job(STAGE, {"source": str(folder)}).key != job(STAGE, {"source": str(copied)}).key
     assert "source" not in identity(STAGE.config(source="x"))
 
@@ -126,6 +161,20 @@ def test_the_key_is_of_the_content_and_not_of_the_place(folder: Path, tmp_path: 
             "code of its own",
         ),
         (lambda folder: (folder / "config.json").write_text('{"model_type": "unheard-of"}'), "cannot be loaded"),
+        (lambda folder: (folder / "config.json").write_text("[]"), "no JSON object"),
+        (lambda folder: set_config(folder, _attn_implementation="someone/kernel"), "code of its own"),
+        (lambda folder: set_config(folder, num_hidden_layers=3), "does not give the weights of 9 tensors"),
+        (lambda folder: set_config(folder, intermediate_size=95), "cannot be loaded"),
+        (lambda folder: os.truncate(folder / "model.safetensors", 1000), "cannot be loaded"),
+        (lambda folder: (folder / "tokenizer.json").write_text("{}"), "cannot be loaded"),
+        (lambda folder: (folder / "added_tokens.json").symlink_to("/etc/hostname"), "outside of the model's folder"),
+        (
+            lambda folder: (folder / "model.safetensors.index.json").write_text(
+                '{"weight_map": {"lm_head.weight": "../other.safetensors"}}'
+            ),
+            "outside of the model's folder",
+        ),
+        (lambda folder: replace_model(folder, "bert"), "sees the tokens that come after"),
     ],
 )
 def test_what_is_wrong_with_a_model_is_named(change: Any, words: str, folder: Path, tmp_path: Path) -> None:

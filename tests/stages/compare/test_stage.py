@@ -166,3 +166,11 @@ def test_a_checkpoint_is_compared_with_the_one_before_and_a_finished_model_with_
     assert chosen(store, last).key == chosen(store, export).key == baseline.key
     assert chosen(store, second).key == first.key
     assert chosen(store, first) is None
+
+
+def test_of_two_evaluations_of_a_model_the_one_that_was_asked_alike_counts(store, models):
+    """A last checkpoint is asked more than the one before it, so their suites are never all the same."""
+    alike = publish_evaluation(store, models[1], core(2))
+    publish_evaluation(store, models[1], core(2), harness="0.4.12")
+    asked_more = [*core(2), result("latency", items([1.0] * 9), measured=True)]
+    assert chosen(store, publish_evaluation(store, models[2], asked_more)).key == alike.key
