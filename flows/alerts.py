@@ -7,7 +7,7 @@ then by whatever looks next.
 import asyncio
 import inspect
 from collections.abc import Sequence
-from contextlib import AsyncExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import asdict
 from time import time
 from typing import Any
@@ -15,6 +15,7 @@ from typing import Any
 import flows.environment  # noqa: F401  (first: Prefect reads its settings when it is imported)
 
 # isort: split
+from httpx import Response
 from prefect.blocks import notifications  # noqa: F401  (their blocks can be loaded by name once they are known)
 from prefect.blocks.core import Block
 from prefect.blocks.webhook import Webhook
@@ -28,6 +29,7 @@ from stages.store import Store
 
 EVENTS = "prefect-events"  # the channel that is always there
 RETRY_DELAYS_SECONDS = (1.0, 5.0)
+POLL_SECONDS = 0.1
 
 
 async def tell(store: Store, looks: Sequence[Look], blocks: Sequence[str]) -> tuple[Notice, ...]:
@@ -35,10 +37,12 @@ async def tell(store: Store, looks: Sequence[Look], blocks: Sequence[str]) -> tu
     Returns the new notices; that a channel has not taken one is logged, and raises nothing."""
     ledger, channels = Ledger(store.root, clock=time), (EVENTS, *blocks)
     made = ledger.record(looks, link=run_url(), channels=channels)
-    async with AsyncExitStack() as stack:
-        lock = ledger.delivering()
-        await asyncio.to_thread(lock.__enter__)
-        stack.callback(lock.__exit__, None, None, None)
+    with ExitStack() as stack:
+        while True:
+            with suppress(BlockingIOError):
+                stack.enter_context(ledger.delivering())
+                break
+            await asyncio.sleep(POLL_SECONDS)  # not in a thread: those are what sending needs
         await _deliver(ledger, channels)
     return made
 
@@ -52,9 +56,15 @@ async def _deliver(ledger: Ledger, channels: Sequence[str]) -> None:
             await _send(notice, channel)
         except Exception as error:  # of any block: a receiver that is away must not stop an evaluation
             broken.add(channel)
-            get_logger("alerts").warning("%s has not taken %r: %s", channel, notice.title, error)
+            get_logger("alerts").warning("%s has not taken %r: %s", channel, notice.title, _reason(error))
         else:
             ledger.delivered(notice, channel)
+
+
+def _reason(error: Exception) -> str:
+    """Without the message, which may hold the block's address and what in it is secret."""
+    answer = getattr(error, "response", None)
+    return type(error).__name__ + (f" ({answer.status_code})" if isinstance(answer, Response) else "")
 
 
 async def _send(notice: Notice, channel: str) -> None:

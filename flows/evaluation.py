@@ -41,6 +41,7 @@ from stages.resolve import Resolver
 from stages.store import Artifact
 
 HEALTHY = "checkpoint.healthy"
+LOOK_SECONDS = 10.0
 JUDGED_STAGES = ("checkpoint", "export", "adopt")
 running: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
@@ -79,13 +80,20 @@ async def regression(
     recipe = _changed(recipe, "alerts", blocks=told)
     recipe = _changed(recipe, "compare", baseline=baseline or recipe.compare.baseline)
     run, listener = Run(recipe, Path(root)), watching()
-    chosen = [(recipe.name, current_model(_resolver(run)))]
-    chosen += [(f"{recipe.name}/{name}", await _named(name, run, listener)) for name in models]
-    try:
-        return [str(made.path) for made in await _evaluate_each(run, listener, chosen)]
-    finally:
-        Ledger(run.root, clock=time).looked(recipe.name)
-        await tell(run.store, [_overdue(run)], recipe.alerts.blocks)
+    chosen, failures = [(recipe.name, current_model(_resolver(run)))], []
+    for name in models:
+        label = f"{recipe.name}/{name}"
+        try:
+            chosen.append((label, await _named(name, run, listener)))
+        except Exception as error:  # of this model alone
+            failures.append(error)
+            await tell(run.store, [look_of_failure(label, name, str(error))], told)
+    made, failed = await _evaluate_each(run, listener, chosen)
+    Ledger(run.root, clock=time).looked(recipe.name)
+    await tell(run.store, [_overdue(run)], told)
+    for first in (*failures, *failed):
+        raise first
+    return [str(each.path) for each in made]
 
 
 async def evaluate_model(
@@ -111,44 +119,52 @@ async def evaluate_rest(run: Run, listener: Listener) -> list[str]:
     """Paths of the evaluations of all checkpoints of a recipe, those that are missing made. Raises what the first
     failure was, after all others were tried."""
     chosen = [(run.recipe.name, checkpoint) for checkpoint in _resolver(run).derived("checkpoint")]
-    return [str(made.path) for made in await _evaluate_each(run, listener, chosen)]
+    made, failures = await _evaluate_each(run, listener, chosen)
+    for first in failures:
+        raise first
+    return [str(each.path) for each in made]
 
 
 async def watch(recipe: Recipe, root: Path) -> None:
     """Evaluate every checkpoint of a recipe that becomes healthy, for as long as the Prefect server is there; first
-    those that have become so before. A failure is told, and does not stop the watch."""
-    run, queue = Run(recipe, root), asyncio.Queue[str]()
-    for checkpoint in run.store.all("checkpoint"):
-        queue.put_nowait(checkpoint.key)
+    those that have become so before, and now and then those whose event was lost or came before they could be seen. A
+    failure is told, does not stop the watch, and is tried again when the next event asks for it."""
+    run, heard, tried = Run(recipe, root), asyncio.Queue[str](), set[str]()
 
     async def listen() -> None:
         chosen = EventFilter(event=EventNameFilter(name=[HEALTHY]))
         async with get_events_subscriber(filter=chosen, reconnect_on_clean_close=True) as events:
             async for event in events:
-                queue.put_nowait(str(event.payload.get("key", "")))
+                heard.put_nowait(str(event.payload.get("key", "")))
 
     listening = asyncio.create_task(listen())
     try:
         while not listening.done():
-            asked = asyncio.create_task(queue.get())
-            await asyncio.wait({asked, listening}, return_when=asyncio.FIRST_COMPLETED)
+            for checkpoint in run.store.all("checkpoint"):
+                if checkpoint.key not in tried:
+                    tried.add(checkpoint.key)
+                    await _evaluate_if_ours(run, checkpoint)
+            asked = asyncio.create_task(heard.get())
+            await asyncio.wait({asked, listening}, timeout=LOOK_SECONDS, return_when=asyncio.FIRST_COMPLETED)
             if asked.done():
-                await _evaluate_if_ours(run, asked.result())
+                tried.discard(asked.result())
             asked.cancel()
         listening.result()
     finally:
         listening.cancel()
 
 
-async def _evaluate_if_ours(run: Run, key: str) -> None:
+async def _evaluate_if_ours(run: Run, model: Artifact) -> None:
     """By a flow run of its own, unless the checkpoint is another recipe's or has been evaluated."""
-    model = run.store.find("checkpoint", key)
-    if model is None or model.manifest.label != run.recipe.name or evaluation_of(_resolver(run), model):
+    if model.manifest.label != run.recipe.name or evaluation_of(_resolver(run), model):
         return
-    await evaluate_checkpoint(run.recipe, key, str(run.root), return_state=True)
+    await evaluate_checkpoint(run.recipe, model.key, str(run.root), return_state=True)
 
 
-async def _evaluate_each(run: Run, listener: Listener, chosen: Sequence[tuple[str, Artifact]]) -> list[Artifact]:
+async def _evaluate_each(
+    run: Run, listener: Listener, chosen: Sequence[tuple[str, Artifact]]
+) -> tuple[list[Artifact], list[Exception]]:
+    """The evaluations of those (label, model) that could be evaluated, and why others could not."""
     made: list[Artifact] = []
     failures: list[Exception] = []
     for label, model in chosen:
@@ -157,9 +173,7 @@ async def _evaluate_each(run: Run, listener: Listener, chosen: Sequence[tuple[st
             made.append(await evaluate_model(run, listener, model, label=label, suffix=suffix))
         except Exception as error:
             failures.append(error)
-    for first in failures:
-        raise first
-    return made
+    return made, failures
 
 
 async def _compare(

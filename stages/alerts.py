@@ -240,10 +240,11 @@ class Ledger:
 
     @contextmanager
     def delivering(self) -> Iterator[None]:
-        """Only one process delivers at a time: what the other is about to tell is no longer pending afterwards."""
+        """Only one of us delivers at a time: what another is about to tell is no longer pending afterwards. Raises
+        BlockingIOError while another one does."""
         descriptor = os.open(self.path.with_name(f".{LEDGER}.lock"), os.O_WRONLY | os.O_CREAT, 0o644)
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             yield
         finally:
             os.close(descriptor)
@@ -267,7 +268,8 @@ class Ledger:
 
 
 def _append(descriptor: int, record: Mapping[str, Any]) -> None:
-    os.write(descriptor, json.dumps(record, ensure_ascii=False, allow_nan=False).encode("utf-8") + b"\n")
+    line = json.dumps(record, ensure_ascii=False, allow_nan=False) + "\n"
+    os.write(descriptor, line.encode("utf-8", "backslashreplace"))
     os.fsync(descriptor)
 
 

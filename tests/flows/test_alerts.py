@@ -1,6 +1,7 @@
 """A user relies on: an alert reaches every channel that was named, once, also after the channel was away."""
 
 import asyncio
+import logging
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from stages.alerts import Finding, Kind, Look, Notice, Topic
 from stages.store import Store
 from tests.flows.receiver import Receiver, receiving
 
+LIMIT_SECONDS = 60
 HOOK, MAIL = "webhook/ops", "mail/team"
 
 
@@ -87,6 +89,34 @@ def test_a_channel_that_was_away_for_long_gets_everything_later(tmp_path: Path, 
     tell(tmp_path, blocks=(HOOK, MAIL))
     assert [body["topics"] for body in receiver.bodies] == [[["core", "bracket"]], [["core", "word"]]]
     assert len(sent) == 2
+
+
+def test_what_a_block_keeps_secret_is_nowhere(
+    tmp_path: Path, receiver: Receiver, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The address of a webhook is the right to write to it, and an error of its client names it."""
+    receiver.refuses = 1000
+    logger = logging.getLogger("prefect.alerts")
+    logger.addHandler(caplog.handler)
+    try:
+        tell(tmp_path, look("bracket"))
+    finally:
+        logger.removeHandler(caplog.handler)
+    assert "webhook/ops has not taken" in caplog.text and "HTTPStatusError (503)" in caplog.text
+    written = [path.read_text() for path in tmp_path.rglob("*") if path.is_file()]
+    assert not any(receiver.url in text for text in (caplog.text, *written))
+
+
+def test_many_that_tell_at_once_do_not_wait_for_each_other(tmp_path: Path, receiver: Receiver) -> None:
+    """A name is looked up in a thread, of which there are few."""
+    receiver.url = receiver.url.replace("127.0.0.1", "localhost")
+
+    async def tell_all() -> None:
+        looks = [look("bracket", *(f"task_{i}" for i in range(number))) for number in range(40)]
+        await asyncio.gather(*(alerts.tell(Store(tmp_path), [each], (HOOK,)) for each in looks))
+
+    asyncio.run(asyncio.wait_for(tell_all(), LIMIT_SECONDS))
+    assert len(receiver.bodies) == len({body["id"] for body in receiver.bodies}) > 0
 
 
 def test_a_block_that_is_not_there_stops_nothing(tmp_path: Path, receiver: Receiver) -> None:

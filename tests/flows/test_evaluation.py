@@ -116,15 +116,39 @@ def test_a_model_that_a_user_names_is_a_line_of_its_own(desk: Desk, promoted: Ar
     (judged,) = promoted.manifest.inputs["model"]
     current, named = desk.regression(models=[judged.key])
     assert current.key == named.key == promoted.key
+    told, corpus = len(desk.receiver.bodies), next(desk.store.all("curate")).key
+    looked = read(desk.store.root / LEDGER).looked["made"]
     with pytest.raises(InputError, match="curate"):
-        desk.regression(models=[next(desk.store.all("curate")).key])
+        desk.regression(models=[corpus])
+    assert [body["label"] for body in desk.receiver.bodies[told:]] == [f"made/{corpus}"]
+    assert read(desk.store.root / LEDGER).looked["made"] > looked, "the current model has been looked at all the same"
 
 
-def test_twenty_events_make_one_evaluation_and_a_late_one_no_alert(desk: Desk, promoted: Artifact) -> None:
+def test_a_run_that_is_cancelled_is_none(desk: Desk, promoted: Artifact, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def cancelled(*_: Any, **__: Any) -> list[str]:
+        raise asyncio.CancelledError
+
+    monkeypatch.setattr(evaluation, "make", cancelled)
+    before = (desk.store.root / LEDGER).read_bytes()
+    with pytest.raises(BaseException) as ended:  # noqa: PT011  (Prefect has one of its own)
+        desk.regression()
+    assert "Cancel" in type(ended.value).__name__
+    assert (desk.store.root / LEDGER).read_bytes() == before
+
+
+def test_twenty_events_make_one_evaluation_and_a_late_one_no_alert(
+    desk: Desk, promoted: Artifact, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The watch hears of a checkpoint twenty times, of one that is not there, and of one that was evaluated long ago;
-    meanwhile a trigger asks for the same."""
+    meanwhile a trigger asks for the same. Of the last one it never hears."""
+    monkeypatch.setattr(evaluation, "LOOK_SECONDS", LIMIT_SECONDS)
     (old,) = (entry.key for entry in promoted.manifest.inputs["model"])
     new, before = desk.publish(desk.model, 20, last=False), desk.started.count("evaluate")
+
+    async def compared(model: Artifact, watching: asyncio.Task[None]) -> None:
+        while not (desk.evaluations(model) and desk.compared(desk.evaluations(model)[0])):
+            assert not watching.done(), watching.result()
+            await asyncio.sleep(0.2)
 
     async def story() -> None:
         watching = asyncio.create_task(evaluation.watch(desk.recipe, desk.store.root))
@@ -135,9 +159,10 @@ def test_twenty_events_make_one_evaluation_and_a_late_one_no_alert(desk: Desk, p
         await asyncio.gather(*asked)
         late = desk.publish(desk.worse, 30, last=False)
         emit_event("checkpoint.healthy", resource=resource, payload={"key": late.key, "step": 30})
-        while not (desk.evaluations(late) and desk.compared(desk.evaluations(late)[0])):
-            assert not watching.done(), watching.result()
-            await asyncio.sleep(0.2)
+        await compared(late, watching)
+        monkeypatch.setattr(evaluation, "LOOK_SECONDS", 0.5)
+        emit_event("checkpoint.healthy", resource=resource, payload={"key": "0123456789ab", "step": 35})
+        await compared(desk.publish(desk.model, 35, last=False), watching)
         watching.cancel()
         with suppress(asyncio.CancelledError):
             await watching
@@ -145,7 +170,7 @@ def test_twenty_events_make_one_evaluation_and_a_late_one_no_alert(desk: Desk, p
     told = len(desk.receiver.bodies)
     asyncio.run(asyncio.wait_for(story(), LIMIT_SECONDS))
     assert len(desk.evaluations(new)) == 1
-    assert desk.started.count("evaluate") - before == 2, "one process for each of the two checkpoints"
+    assert desk.started.count("evaluate") - before == 3, "one process for each of the three checkpoints"
     (late,) = (made for made in desk.store.all("compare") if made.facts["candidate"]["step"] == 30)
     assert late.facts["verdict"] == "regressed" and desk.receiver.bodies[told:] == [], "step 40 is what counts"
 

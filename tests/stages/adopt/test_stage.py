@@ -38,7 +38,7 @@ def replace_model(folder: Path, family: str) -> None:
     from transformers import AutoConfig, AutoModelForCausalLM
 
     shape = {"hidden_size": 16, "num_attention_heads": 2, "num_hidden_layers": 1, "intermediate_size": 16}
-    config = AutoConfig.for_model(family, vocab_size=ODD_SIZE, max_position_embeddings=64, **shape)
+    config = AutoConfig.for_model(family, vocab_size=ODD_SIZE, initializer_range=0.5, **shape)
     AutoModelForCausalLM.from_config(config).save_pretrained(folder)
 
 
