@@ -20,10 +20,13 @@ from prefect.blocks import notifications  # noqa: F401  (their blocks can be loa
 from prefect.blocks.core import Block
 from prefect.blocks.webhook import Webhook
 from prefect.events import emit_event
-from prefect.logging import get_logger
+from prefect.exceptions import MissingContextError
+from prefect.logging import get_run_logger
 from prefect.runtime import flow_run
 from prefect.settings import PREFECT_API_URL, PREFECT_UI_URL
 
+from data.errors import InputError
+from flows.terminal import watching
 from stages.alerts import Ledger, Look, Notice
 from stages.store import Store
 
@@ -34,7 +37,7 @@ POLL_SECONDS = 0.1
 
 async def tell(store: Store, looks: Sequence[Look], blocks: Sequence[str]) -> tuple[Notice, ...]:
     """Write down what `looks` change and deliver all that is still to be told. `blocks`: of Prefect, as type/name.
-    Returns the new notices; that a channel has not taken one is logged, and raises nothing."""
+    Returns the new notices; of a channel that has not taken one there is a warning, and no error."""
     ledger, channels = Ledger(store.root, clock=time), (EVENTS, *blocks)
     made = ledger.record(looks, link=run_url(), channels=channels)
     with ExitStack() as stack:
@@ -56,13 +59,22 @@ async def _deliver(ledger: Ledger, channels: Sequence[str]) -> None:
             await _send(notice, channel)
         except Exception as error:  # of any block: a receiver that is away must not stop an evaluation
             broken.add(channel)
-            get_logger("alerts").warning("%s has not taken %r: %s", channel, notice.title, _reason(error))
+            _warn(f"{channel} has not taken {notice.title!r}: {_reason(error)}")
         else:
             ledger.delivered(notice, channel)
 
 
+def _warn(text: str) -> None:
+    """In the terminal, if somebody watches there, and in the log of the flow run."""
+    watching()({"kind": "warning", "stage": "alerts", "text": text})
+    with suppress(MissingContextError):  # outside of a flow run there is no log
+        get_run_logger().warning("%s", text)
+
+
 def _reason(error: Exception) -> str:
-    """Without the message, which may hold the block's address and what in it is secret."""
+    """Without the message of a block, which may hold its address and what in it is secret."""
+    if isinstance(error, InputError):
+        return str(error)
     answer = getattr(error, "response", None)
     return type(error).__name__ + (f" ({answer.status_code})" if isinstance(answer, Response) else "")
 
@@ -74,11 +86,18 @@ async def _send(notice: Notice, channel: str) -> None:
         return
     for delay in (*RETRY_DELAYS_SECONDS, None):
         try:
-            return await _call(await Block.aload(channel), notice)
+            return await _call(await _load(channel), notice)
         except Exception:
             if delay is None:
                 raise
             await asyncio.sleep(delay)
+
+
+async def _load(channel: str) -> Any:
+    try:
+        return await Block.aload(channel)
+    except ValueError:
+        raise InputError("Prefect has no block of this name") from None
 
 
 async def _call(block: Any, notice: Notice) -> None:

@@ -24,6 +24,7 @@ from stages.recipe import STAGES, Recipe, load
 
 # isort: split
 from prefect import Flow, flow
+from prefect.client.schemas.schedules import CronSchedule
 from prefect.events.clients import get_events_subscriber
 from prefect.events.filters import EventFilter, EventNameFilter
 from prefect.flows import EntrypointType
@@ -56,7 +57,8 @@ async def evaluate_checkpoint(recipe: Recipe, checkpoint: str, root: str = ".") 
         root: Folder that holds artifacts/ and runs/.
     """
     run = Run(recipe, Path(root))
-    return str((await evaluate_model(run, watching(), run.store.lookup(checkpoint))).path)
+    model = _judged(run.store.lookup(checkpoint))
+    return str((await evaluate_model(run, watching(), model)).path)
 
 
 @flow(name="regression", flow_run_name="{recipe.name}", persist_result=False)
@@ -216,8 +218,12 @@ async def _named(name: str, run: Run, listener: Listener) -> Artifact:
         recipe = _changed(run.recipe, "adopt", source=source, revision=revision)
         (path,) = await make("adopt", Run(recipe, run.root), listener)
         return Artifact(Path(path))
+    return _judged(found)
+
+
+def _judged(found: Artifact) -> Artifact:
     if found.stage not in JUDGED_STAGES:
-        raise InputError(f"{name!r} is of the stage {found.stage}; a model is of {', '.join(JUDGED_STAGES)}")
+        raise InputError(f"{found.path.name} is of the stage {found.stage}; a model is of {', '.join(JUDGED_STAGES)}")
     return found
 
 
@@ -265,6 +271,7 @@ def _run(arguments: argparse.Namespace) -> None:
         return
     more = {name: getattr(arguments, name) for name in ("models", "baseline", "blocks")}
     if arguments.cron:
+        _require_schedule(arguments.cron)
         _require_server("--cron")
         parameters = {"recipe": recipe.model_dump(mode="json"), "root": str(Path(root).resolve()), **more}
         served: Flow = import_module("flows.evaluation").regression  # not that of __main__, which no run can import
@@ -273,6 +280,13 @@ def _run(arguments: argparse.Namespace) -> None:
         return
     for path in in_terminal(lambda: regression(recipe, root, **more)):
         print(path)
+
+
+def _require_schedule(cron: str) -> None:
+    try:
+        CronSchedule(cron=cron)
+    except ValueError:
+        raise InputError(f'--cron: {cron!r} is no schedule; "0 3 * * *" is every day at three') from None
 
 
 def _require_server(what: str) -> None:

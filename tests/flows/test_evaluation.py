@@ -27,6 +27,7 @@ from stages.alerts import LEDGER, Kind, read
 from stages.compare.baselines import promote
 from stages.recipe import Recipe
 from stages.store import Artifact, Store
+from tests.end_to_end.shell import TINY, run_here
 from tests.flows import made_chain
 from tests.flows.receiver import Receiver, receiving
 
@@ -118,6 +119,9 @@ def test_a_model_that_a_user_names_is_a_line_of_its_own(desk: Desk, promoted: Ar
     assert current.key == named.key == promoted.key
     told, corpus = len(desk.receiver.bodies), next(desk.store.all("curate")).key
     looked = read(desk.store.root / LEDGER).looked["made"]
+    with pytest.raises(InputError, match="of the stage curate"):
+        asyncio.run(evaluation.evaluate_checkpoint(desk.recipe, corpus, str(desk.store.root)))
+    assert len(desk.receiver.bodies) == told, "a slip of whoever types is no alert"
     with pytest.raises(InputError, match="curate"):
         desk.regression(models=[corpus])
     assert [body["label"] for body in desk.receiver.bodies[told:]] == [f"made/{corpus}"]
@@ -204,6 +208,22 @@ def test_an_evaluation_that_fails_is_told_and_stops_nothing(
     assert trained == ["trained"] and len(evaluated) == len(list(desk.store.all("checkpoint")))
     assert desk.receiver.told[told:] == [("raised", Kind.FAILED), ("resolved", Kind.FAILED)]
     assert "the disk is gone" in desk.receiver.bodies[told]["text"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["regression", "--cron", "at three"], "--cron: 'at three' is no schedule"),
+        (["regression", "--cron", "0 3 * * *"], "--cron needs a server that stays"),
+        (["watch"], "watch needs a server that stays"),
+        (["watch", "--set", "alerts.overdue_minutes=0"], "alerts.overdue_minutes"),
+    ],
+)
+def test_a_command_that_cannot_be_done_says_why(arguments: list[str], words: str) -> None:
+    command, *more = arguments
+    with temporary_settings(restore_defaults={PREFECT_API_URL}):
+        result = run_here("flows.evaluation", command, TINY, *more)
+    assert result.returncode == 2 and words in result.stderr and "Traceback" not in result.stderr
 
 
 @pytest.mark.parametrize("served", [evaluation.regression, evaluation.evaluate_checkpoint, pipeline.pipeline])

@@ -11,6 +11,7 @@ from data.vocabulary.vocabulary import Vocabulary
 from eval.suites import load_suite
 from stages.base import execute
 from stages.evaluate import STAGE, EvaluateConfig
+from stages.evaluate import stage as evaluate_stage
 from stages.export import hf
 from stages.fingerprint import identity
 from stages.resolve import Resolver
@@ -178,6 +179,22 @@ def test_without_suites_there_are_only_bits_per_byte(inputs: dict[str, Any], tmp
     assert found.facts["tasks"] == {} and set(found.facts["bits_per_byte"]) == {"code", "prose"}
     assert pq.read_table(found.path / "items.parquet").num_rows == 0
     assert job(STAGE, {"suites": NO_SUITES}).externals == {}, "and lm-eval's version is no part of the key"
+
+
+def test_what_it_leaves_for_a_while_is_where_the_next_attempt_clears(
+    inputs: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An evaluation that is killed removes nothing itself."""
+    made, places = evaluate_stage.make_subject, []
+
+    def subject(inputs: Any, texts: Any, scratch: Path, *more: Any) -> Any:
+        places.append(scratch)
+        return made(inputs, texts, scratch, *more)
+
+    monkeypatch.setattr(evaluate_stage, "make_subject", subject)
+    found = evaluate(inputs, tmp_path, suites=NO_SUITES)
+    (place,) = places
+    assert place.parent == Store(tmp_path).work_path("evaluate", found.key) and not place.exists()
 
 
 def test_speed_settings_are_no_part_of_the_key_and_the_suites_are() -> None:
