@@ -15,8 +15,8 @@ unexport PYTHONDONTWRITEBYTECODE
 demo: .venv/ready  ## the whole chain on this installation's own documentation, in minutes
 	$(BIN)/python -m flows.pipeline $(RECIPE) $(ARGS)
 
-test: .venv/ready  ## all tests that are fast, two files at a time
-	$(BIN)/python -m pytest tests --numprocesses 2 --dist loadfile --no-loadscope-reorder $(ARGS)
+test: .venv/ready  ## all tests that are fast, three files at a time: many of them wait for processes
+	$(BIN)/python -m pytest tests --numprocesses 3 --dist loadfile --no-loadscope-reorder $(ARGS)
 
 test-parallel: .venv/ready  ## every layout of a training against one process
 	$(BIN)/python -m tests.stages.pretrain.parallel.equality $(ARGS)
