@@ -96,7 +96,8 @@ class Steps:
 
 
 class Governor:
-    """Called between batches; returns when the next one may begin.
+    """Called between batches; returns when the next one may begin. What has slowed a training since this was made
+    counts, so make it before anything is loaded.
 
     trainings: run directory of each training that goes on, by key. `clock` and `sleep` in seconds.
     """
@@ -118,6 +119,7 @@ class Governor:
         self._busy = 0.0
         self.waited_seconds = 0.0
         self.slowdown = 0.0
+        self._look(self._since)
 
     def __call__(self) -> None:
         now = self._clock()

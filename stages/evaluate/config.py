@@ -40,7 +40,7 @@ class EvaluateConfig(StageConfig):
         description="While a training of the same store goes on: share the machine with it, or wait until it is done",
     )
     most_slowdown: float = runtime(
-        0.1, gt=0, description="With beside = share: most time that a training beside it may lose, as a share"
+        0.05, gt=0, description="With beside = share: most time that a training beside it may lose, as a share"
     )
 
 

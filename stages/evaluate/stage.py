@@ -29,6 +29,7 @@ Texts = Mapping[str, Sequence[tuple[str, str]]]
 def run(config: EvaluateConfig, inputs: Inputs, out: Path, journal: Journal) -> Facts:
     """Score, write the items, return the scores."""
     take_place(config, inputs.store, journal)
+    share = governor(config, inputs.store)
     started, started_cpu = time.perf_counter(), time.process_time()
     import torch
 
@@ -51,7 +52,7 @@ def run(config: EvaluateConfig, inputs: Inputs, out: Path, journal: Journal) -> 
             precision=config.precision,
         )
         subject = make_subject(inputs, texts, Path(scratch), scored, config.form)
-        subject.scorer.between = share = governor(config, inputs.store)
+        subject.scorer.between = share
         loaded = time.perf_counter()
         documents, baselines = _choose_documents(texts, config)
         scores = _score_domains(subject.scorer, subject.tokenizer.encode, documents, journal)
