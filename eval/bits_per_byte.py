@@ -17,6 +17,7 @@ import numpy as np
 from eval.compare.clusters import Clustered
 from eval.compare.resampling import bootstrap_interval
 from eval.scoring.scorer import Scorer, bits
+from eval.subject import beginning
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,7 +73,7 @@ def choose(documents: Iterable[tuple[str, str]], *, max_bytes: int, seed: int) -
     chosen = []
     left = max_bytes
     for index, name, text in drawn:
-        head = text.encode()[:left].decode("utf-8", "ignore")
+        head = beginning(text, left)
         if head:
             chosen.append((index, HeldoutDocument(id=name, text=head)))
         if head != text:

@@ -6,7 +6,7 @@ document as item and its bytes as weight, a rate of toxic continuations has 0 or
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -110,12 +110,3 @@ def hashed(*asked: Any) -> str:
 
 class Skipped(Exception):  # noqa: N818 - it tells of no fault
     """A task that has no meaning for this model or text; the message says why."""
-
-
-def clustered_standard_error(
-    scores: Sequence[float], clusters: Sequence[str], weights: Sequence[float] | None = None
-) -> float | None:
-    """Standard error of the weighted mean of `scores` when items of one cluster may be dependent
-    (eval/compare/clusters.py). None for fewer than two clusters.
-    """
-    return clustered(scores, clusters, weights).standard_error

@@ -41,8 +41,8 @@ class Source:
     """One kind of task. `runner` and `texts` name a function as `module:function`; `texts` is empty where items do not
     stand before the corpus does (held-out text), or hold nothing that could be learnt by heart. per_token: a score
     counts tokens, or judges a text of so many tokens, so that models with different tokenizers are not compared by it.
-    through_harness: lm-eval asks the items, so that its version may move the score. measured: scores are times or sizes
-    of memory, and what is left out depends on the machine.
+    through_harness: lm-eval asks the items, so that its version may move the score. seeded: items or samples are drawn
+    by the task's seed. measured: scores are times or sizes of memory, and what is left out depends on the machine.
     """
 
     runner: str
@@ -50,7 +50,13 @@ class Source:
     settings: type[Settings] = Settings
     per_token: bool = False
     through_harness: bool = False
+    seeded: bool = False
     measured: bool = False
+
+    @property
+    def idle(self) -> tuple[str, ...]:
+        """What a task can set to no effect."""
+        return (*(() if self.through_harness else ("generator", "shots")), *(() if self.seeded else ("seed",)))
 
     def run(
         self, suite: "Suite", task: "TaskDefinition", subject: "Subject", progress: "Progress | None"
@@ -73,38 +79,43 @@ def _function(name: str) -> Any:
 
 SOURCES: dict[str, Source] = {
     "template": Source(
-        runner="eval.tasks.run:run_task", texts="eval.tasks.templates:fixed_texts", through_harness=True
+        runner="eval.tasks.run:run_task", texts="eval.tasks.templates:fixed_texts", through_harness=True, seeded=True
     ),
-    "heldout": Source(runner="eval.tasks.run:run_task", through_harness=True),
+    "heldout": Source(runner="eval.tasks.run:run_task", through_harness=True, seeded=True),
     "lm_eval": Source(runner="eval.harness:run_task", through_harness=True),
-    "bits_per_byte": Source(runner="eval.regression.heldout_bits:run_task", settings=HeldoutBitsSettings),
+    "bits_per_byte": Source(runner="eval.regression.heldout_bits:run_task", settings=HeldoutBitsSettings, seeded=True),
     "perturbed": Source(
         runner="eval.robustness.perturbed:run_task",
         texts="eval.robustness.perturbed:fixed_texts",
         settings=PerturbedSettings,
+        seeded=True,
     ),
     "choice_order": Source(
         runner="eval.robustness.choice_order:run_task",
         texts="eval.robustness.choice_order:fixed_texts",
         settings=BaseSettings,
+        seeded=True,
     ),
     "long_context": Source(
         runner="eval.robustness.long_context:run_task",
         texts="eval.robustness.questions:fixed_texts",
         settings=LongContextSettings,
+        seeded=True,
     ),
     "worst_case": Source(
         runner="eval.robustness.worst_case:run_task",
         texts="eval.robustness.questions:fixed_texts",
         settings=WorstCaseSettings,
+        seeded=True,
     ),
-    "rare_text": Source(runner="eval.robustness.rare_text:run_task", settings=RareTextSettings),
+    "rare_text": Source(runner="eval.robustness.rare_text:run_task", settings=RareTextSettings, seeded=True),
     "boundary": Source(runner="eval.robustness.boundary:run_task"),
     "toxicity": Source(
         runner="eval.safety.toxicity:run_toxicity",
         texts="eval.safety.prompts:fixed_texts",
         settings=ToxicitySettings,
         per_token=True,
+        seeded=True,
     ),
     "bias": Source(runner="eval.safety.bias:run_bias", texts="eval.safety.bias:fixed_texts"),
     "leaks": Source(
@@ -112,9 +123,10 @@ SOURCES: dict[str, Source] = {
         texts="eval.safety.prompts:fixed_texts",
         settings=LeakSettings,
         per_token=True,
+        seeded=True,
     ),
     "memorisation": Source(
-        runner="eval.safety.memorisation:run_memorisation", settings=MemorisationSettings, per_token=True
+        runner="eval.safety.memorisation:run_memorisation", settings=MemorisationSettings, per_token=True, seeded=True
     ),
     "canaries": Source(runner="eval.safety.exposure:run_canaries", settings=CanarySettings),
     "refusal": Source(

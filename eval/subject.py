@@ -1,5 +1,6 @@
 """What is judged, and with which texts: the model behind a scorer, its vocabulary, and the texts of its training."""
 
+import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -23,11 +24,35 @@ class Tokenizer(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class Document:
-    """A document of the corpus."""
+    """A document of the corpus, or the beginning of one."""
 
     domain: str
     id: str
     text: str
+
+    @property
+    def num_bytes(self) -> int:
+        return len(self.text.encode())
+
+    @property
+    def hash(self) -> str:
+        """sha256, in hex, of the text."""
+        return hashlib.sha256(self.text.encode()).hexdigest()
+
+
+def beginning(text: str, most_bytes: int) -> str:
+    """At most `most_bytes` of UTF-8, cut at a character; `text` holds no lone surrogate."""
+    return text.encode()[:most_bytes].decode("utf-8", "ignore")
+
+
+def beginnings(heldout: Mapping[str, Sequence[tuple[str, str]]], most_bytes: int) -> list[Document]:
+    """Of every document of domain -> (id, text), by the names of the domains; empty ones are left out."""
+    return [
+        Document(domain=domain, id=name, text=head)
+        for domain in sorted(heldout)
+        for name, text in heldout[domain]
+        if (head := beginning(text, most_bytes))
+    ]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -14,30 +14,26 @@ from collections.abc import Collection, Iterator, Sequence
 from functools import cache
 from importlib import metadata
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import Field, ValidationError, model_validator
 
 from data.errors import InputError
 from data.heldout.judged_item import JudgedItem
 from eval.robustness.settings import LM_EVAL, BaseSettings
-from eval.settings import Settings
+from eval.settings import Definition, Settings
 from eval.sources import SOURCES
 from eval.tasks.heldout import GENERATORS as HELDOUT_GENERATORS
 from eval.tasks.templates import GENERATORS as TEMPLATE_GENERATORS
 
 GENERATORS: dict[str, Collection[str]] = {"template": TEMPLATE_GENERATORS, "heldout": HELDOUT_GENERATORS}
+Chosen = TypeVar("Chosen", bound=Settings)
+
 SUITES_DIRECTORY = Path(__file__).parent / "suites"
 NO_HARNESS = (
     "suites.names: tasks are read and scored with lm-eval, which is not installed here: `pip install lm-eval`, or set "
     "suites.names to [] to measure bits per byte alone"
 )
-
-
-class Definition(BaseModel):
-    """Frozen, and without room for unknown keys."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
 
 class TaskDefinition(Definition):
@@ -62,7 +58,7 @@ class TaskDefinition(Definition):
     chance: float | None = Field(
         default=None, ge=0, le=1, description="What guessing scores; absent where that has no meaning"
     )
-    seed: int = Field(default=0, description="Of the item generator")
+    seed: int = Field(default=0, description="By which items or samples are drawn")
     settings: dict[str, Any] = Field(default={}, description="What the source lets a task choose besides")
     moves_at: str = Field(default="", description="Model size and tokens from which it is expected to leave chance")
     description: str = Field(default="", description="What the task asks of the model")
@@ -72,7 +68,7 @@ class TaskDefinition(Definition):
         if self.source not in SOURCES:
             raise ValueError(f"task {self.name}: no source is named {self.source!r}; there are {', '.join(SOURCES)}")
         source = SOURCES[self.source]
-        idle = [] if source.through_harness else [name for name in ("generator", "shots") if getattr(self, name)]
+        idle = [name for name in source.idle if getattr(self, name)]
         if idle:
             raise ValueError(
                 f"task {self.name}: {', '.join(idle)} has no effect on the source {self.source}; leave it out"
@@ -95,13 +91,15 @@ class TaskDefinition(Definition):
         """lm-eval's names of its own tasks and groups whose items are asked."""
         if self.source == "lm_eval":
             return (self.made_by,)
-        settings = self.chosen()
+        settings = self.chosen(Settings)
         bases = settings.bases if isinstance(settings, BaseSettings) else ()
         return tuple(base.removeprefix(LM_EVAL) for base in bases if base.startswith(LM_EVAL))
 
-    def chosen(self) -> Settings:
-        """`settings`, as the model of the source."""
-        return SOURCES[self.source].settings.model_validate(self.settings)
+    def chosen(self, kind: type[Chosen]) -> Chosen:
+        """`settings`, as the model of the source, which is a `kind`."""
+        settings = SOURCES[self.source].settings.model_validate(self.settings)
+        assert isinstance(settings, kind)
+        return settings
 
 
 class Suite(Definition):
@@ -153,7 +151,7 @@ def load_suites(names: Sequence[str]) -> tuple[Suite, ...]:
 
 
 def harness_version() -> str:
-    """The version of lm-eval, which asks every task and holds the items of its own. Raises InputError if it is not
+    """The version of lm-eval, which asks most tasks and holds the items of its own. Raises InputError if it is not
     installed.
     """
     try:

@@ -35,7 +35,7 @@ from flows.alerts import tell
 from flows.notify import show_comparison, show_evaluation
 from flows.stage_task import Run, make
 from flows.terminal import Listener, in_terminal, watching
-from stages.alerts import LEDGER, Ledger, Look, read
+from stages.alerts import Ledger, Look
 from stages.current import current_model, evaluation_of, is_newest
 from stages.looks import look_for_overdue, look_of_failure, look_of_success, looks_of_comparison, read_flips
 from stages.resolve import Resolver
@@ -43,7 +43,7 @@ from stages.store import Artifact
 
 HEALTHY = "checkpoint.healthy"
 LOOK_SECONDS = 10.0
-JUDGED_STAGES = ("checkpoint", "export", "adopt")
+JUDGED_STAGES = STAGES["evaluate"].inputs["model"].stages
 running: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
 
@@ -93,8 +93,8 @@ async def regression(
     made, failed = await _evaluate_each(run, listener, chosen)
     Ledger(run.root, clock=time).looked(recipe.name)
     await tell(run.store, [_overdue(run)], told)
-    for first in (*failures, *failed):
-        raise first
+    if failures := [*failures, *failed]:
+        raise failures[0]
     return [str(each.path) for each in made]
 
 
@@ -122,8 +122,8 @@ async def evaluate_rest(run: Run, listener: Listener) -> list[str]:
     failure was, after all others were tried."""
     chosen = [(run.recipe.name, checkpoint) for checkpoint in _resolver(run).derived("checkpoint")]
     made, failures = await _evaluate_each(run, listener, chosen)
-    for first in failures:
-        raise first
+    if failures:
+        raise failures[0]
     return [str(each.path) for each in made]
 
 
@@ -233,8 +233,8 @@ def _changed(recipe: Recipe, table: str, **fields: Any) -> Recipe:
 
 
 def _overdue(run: Run) -> Look:
-    config, known = run.recipe.alerts, read(run.root / LEDGER)
-    return look_for_overdue(run.recipe.name, run.store, known, config, time())
+    known = Ledger(run.root, clock=time).known()
+    return look_for_overdue(run.recipe.name, run.store, known, run.recipe.alerts, time())
 
 
 def _resolver(run: Run) -> Resolver:
@@ -245,9 +245,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m flows.evaluation", description=__doc__.partition("\n")[0])
     commands = parser.add_subparsers(required=True, metavar="COMMAND", dest="command")
     one = commands.add_parser("checkpoint", help="evaluate one checkpoint")
-    watching = commands.add_parser("watch", help="evaluate every checkpoint that becomes healthy, until it is stopped")
+    watched = commands.add_parser("watch", help="evaluate every checkpoint that becomes healthy, until it is stopped")
     scheduled = commands.add_parser("regression", help="compare the current model with the baseline")
-    for command in (one, watching, scheduled):
+    for command in (one, watched, scheduled):
         add_recipe_arguments(command)
     one.add_argument("checkpoint", help="key, first digits of it, name or path")
     scheduled.add_argument("--model", action="append", default=[], dest="models", help="judge this model too")

@@ -13,6 +13,8 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field
 from pydantic.fields import FieldInfo
 
+LABEL_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$"  # of a recipe, and of what else names artifacts
+
 
 class Role(StrEnum):
     """How a field takes part in an artifact's key."""

@@ -1,4 +1,6 @@
-"""The model that a recipe stands for now. Pure over manifests."""
+"""The model that a recipe stands for now, and what has been judged. Pure over manifests."""
+
+from collections.abc import Iterable
 
 from stages.resolve import MissingInput, Resolver
 from stages.store import Artifact, Store
@@ -27,12 +29,19 @@ def evaluation_of(resolver: Resolver, model: Artifact) -> Artifact | None:
 def is_newest(store: Store, model: Artifact) -> bool:
     """Whether no later checkpoint of the same training has been evaluated: an evaluation that comes late says nothing
     about how things stand now."""
-    parent = model.manifest.config.get("parent")
-    if model.stage != "checkpoint" or parent is None:
+    if model.stage != "checkpoint":
         return True
-    evaluated = {entry.key for made in store.all("evaluate") for entry in made.manifest.inputs["model"]}
-    return not any(
-        other.facts["step"] > model.facts["step"]
-        for other in store.all("checkpoint")
-        if other.manifest.config.get("parent") == parent and other.key in evaluated
-    )
+    evaluated = judged_keys(store.all("evaluate"))
+    later = (other for other in of_same_training(store, model) if other.facts["step"] > model.facts["step"])
+    return not any(other.key in evaluated for other in later)
+
+
+def of_same_training(store: Store, checkpoint: Artifact) -> list[Artifact]:
+    """The checkpoints of the training that made this one, which is among them."""
+    parent = checkpoint.manifest.config["parent"]
+    return [found for found in store.all("checkpoint") if found.manifest.config["parent"] == parent]
+
+
+def judged_keys(evaluations: Iterable[Artifact]) -> set[str]:
+    """Keys of the models that these are evaluations of."""
+    return {entry.key for made in evaluations for entry in made.manifest.inputs["model"]}

@@ -8,6 +8,8 @@ from datetime import datetime
 from typing import Any
 
 from stages.alerts import AlertsConfig, Finding, Kind, Known, Look, Topic
+from stages.compare.stage import FLIPS
+from stages.current import judged_keys
 from stages.store import Artifact, Store
 
 SHOWN_FLIPS = 5
@@ -60,7 +62,7 @@ def read_flips(compared: Artifact) -> list[dict[str, Any]]:
     """The rows of a comparison's flips.parquet, in their order."""
     import pyarrow.parquet as parquet
 
-    rows: list[dict[str, Any]] = parquet.read_table(compared.path / "flips.parquet").to_pylist()
+    rows: list[dict[str, Any]] = parquet.read_table(compared.path / FLIPS).to_pylist()
     return rows
 
 
@@ -80,7 +82,7 @@ def look_for_overdue(label: str, store: Store, known: Known, config: AlertsConfi
     """Healthy checkpoints of `label` without any evaluation for too long, and scheduled runs that have not come. now:
     Unix seconds."""
     evaluations = list(store.all("evaluate"))
-    evaluated = {entry.key for made in evaluations for entry in made.manifest.inputs.get("model", ())}
+    evaluated = judged_keys(evaluations)
     waiting = [
         (artifact, minutes)
         for artifact in store.all("checkpoint")

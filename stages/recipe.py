@@ -21,7 +21,7 @@ from stages.alerts import AlertsConfig
 from stages.base import Stage
 from stages.compare import STAGE as COMPARE
 from stages.compare import CompareConfig
-from stages.config import StageConfig, shared_fields
+from stages.config import LABEL_PATTERN, StageConfig, shared_fields
 from stages.curate import STAGE as CURATE
 from stages.curate import CurateConfig
 from stages.evaluate import STAGE as EVALUATE
@@ -71,9 +71,7 @@ SHAPES = {
 class Recipe(StageConfig):
     """Everything that a run depends on. Tables that several stages read stand once, at the top level."""
 
-    name: str = Field(
-        description="Label of the artifacts; never part of their keys", pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$"
-    )
+    name: str = Field(description="Label of the artifacts; never part of their keys", pattern=LABEL_PATTERN)
     suites: SuitesConfig = Field(default=SuitesConfig(), description="What every checkpoint is judged by")
     alerts: AlertsConfig = Field(default=AlertsConfig(), description="Who is told that a model got worse")
     model: ModelConfig = Field(default=ModelConfig(), description="The architecture")

@@ -21,6 +21,7 @@ from stages.files import fsync_directory, fsync_file, write_atomic
 from stages.lease import Lease, is_held
 from stages.manifest import MANIFEST, Manifest
 
+LEASE = ".lease-"
 KEY = re.compile(rf"-([0-9a-f]{{{fingerprint.KEY_HEX_DIGITS}}})$")
 
 
@@ -76,6 +77,11 @@ class Store:
 
     def is_being_built(self, stage: str, key: str) -> bool:
         return is_held(self._lease_path(stage, key))
+
+    def being_built(self, stage: str) -> list[str]:
+        """Keys of the stage that live processes build now."""
+        keys = sorted(path.name.removeprefix(LEASE) for path in (self.artifacts_path / stage).glob(f"{LEASE}*"))
+        return [key for key in keys if self.is_being_built(stage, key)]
 
     def find(self, stage: str, key: str) -> Artifact | None:
         """The finished artifact of a key, under whatever label it was made."""
@@ -139,7 +145,7 @@ class Store:
         shutil.rmtree(trash)
 
     def _lease_path(self, stage: str, key: str) -> Path:
-        return self.artifacts_path / stage / f".lease-{key}"
+        return self.artifacts_path / stage / f"{LEASE}{key}"
 
 
 def require_equal(present: Manifest, made: Manifest) -> None:

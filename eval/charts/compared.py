@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from eval.charts.frame import BLUE, GREEN, GRID, INK, ORANGE, RED, SKY, figure_of, legend_below, name_axes
+from eval.charts.frame import BLUE, GREEN, GRID, INK, ORANGE, RED, SKY, figure_of, legend_below, name_axes, whiskers
 from eval.charts.scores import LINE_INCHES, from_zero_to_one, lines_of
 
 if TYPE_CHECKING:
@@ -59,10 +59,9 @@ def differences(panels: Mapping[str, Sequence[Difference]]) -> "Figure":
                     label="would be missed more than once in five",
                 )  # fmt: skip
             color, marker, words = VERDICTS[task.verdict]
-            whiskers = [[max(task.value - task.low, 0.0)], [max(task.high - task.value, 0.0)]]
             axes.errorbar(
-                [task.value], [place], xerr=whiskers, color=color, marker=marker, markersize=5, capsize=2.5,
-                elinewidth=1.2, linestyle="none", label=words,
+                [task.value], [place], xerr=whiskers(task.value, task.low, task.high), color=color, marker=marker,
+                markersize=5, capsize=2.5, elinewidth=1.2, linestyle="none", label=words,
             )  # fmt: skip
         lines_of(axes, [task.name for task in found])
         reach = max(abs(end) for task in found for end in (task.low, task.high, task.detectable or 0.0))
@@ -82,10 +81,10 @@ def drops(panels: Mapping[str, Sequence[Drop]]) -> "Figure":
             axes.plot(
                 [task.clean], [place], color=BLUE, marker="o", markerfacecolor="none", linestyle="none", label="clean"
             )
-            whiskers = [[max(task.perturbed - task.low, 0.0)], [max(task.high - task.perturbed, 0.0)]]
             axes.errorbar(
-                [task.perturbed], [place], xerr=whiskers, color=RED, marker="o", markersize=5, capsize=2.5,
-                elinewidth=1.1, linestyle="none", label="perturbed, 95 % interval of the drop",
+                [task.perturbed], [place], xerr=whiskers(task.perturbed, task.low, task.high), color=RED, marker="o",
+                markersize=5, capsize=2.5, elinewidth=1.1, linestyle="none",
+                label="perturbed, 95 % interval of the drop",
             )  # fmt: skip
             if task.worst_group is not None:
                 axes.plot(

@@ -5,7 +5,18 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from eval.charts.frame import INK, REST, REST_COLOR, STACK_COLORS, figure_of, name_axes, percent, short
+from eval.charts.frame import (
+    INK,
+    REST,
+    REST_COLOR,
+    STACK_COLORS,
+    figure_of,
+    legend_below,
+    name_axes,
+    percent,
+    plain,
+    short,
+)
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -31,7 +42,7 @@ def funnel(steps: Sequence[str], panels: Mapping[str, Mapping[str, Sequence[floa
             stacks[f"{len(rest)} {REST}"] = np.sum([values[group] for group in rest], axis=0), REST_COLOR
         left = np.zeros(len(steps))
         for group, (widths, color) in stacks.items():
-            axes.barh(places, widths, left=left, color=color, height=0.72, label=group.replace("$", r"\$"))
+            axes.barh(places, widths, left=left, color=color, height=0.72, label=plain(group))
             left = left + widths
         for place, width in zip(places, left, strict=True):
             share = f" · {percent(width / left[0])}" if left[0] else ""
@@ -46,9 +57,5 @@ def funnel(steps: Sequence[str], panels: Mapping[str, Mapping[str, Sequence[floa
         axes.locator_params(axis="x", nbins=4)
         name_axes(axes, unit, "", "")
     if len(groups) > 1:
-        handles, labels = axes_of[0].get_legend_handles_labels()
-        figure.legend(
-            handles, labels, loc="outside lower center", ncols=min(len(labels), 4), frameon=False, fontsize=8,
-            labelcolor=INK,
-        )  # fmt: skip
+        legend_below(figure)
     return figure

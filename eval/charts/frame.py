@@ -11,7 +11,7 @@ import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -24,6 +24,7 @@ INK, GRID = "#333334", "#d9d9da"  # stand in for the page's variables; no other 
 WIDTH_INCHES, ROW_INCHES = 7.6, 2.7
 PNG_DPI = 90
 MOST_POINTS = 400  # of a curve; more cannot be told apart on the page
+MARKERS = ("o", "s", "^", "D", "v", "P")
 STACK_COLORS = (BLUE, ORANGE, GREEN, PINK, SKY, RED)
 REST, REST_COLOR = "others", "#8b9398"
 
@@ -108,7 +109,7 @@ def name_axes(axes: "Axes", title: str, x: str, y: str) -> None:
             axes.locator_params(axis="x", nbins=5)
 
 
-def legend_below(figure: "Figure", columns: int = 4) -> None:
+def legend_below(figure: "Figure") -> None:
     """One legend under all panels: of each label its first handle, in the order in which they come up."""
     found: dict[str, Any] = {}
     for axes in figure.axes:
@@ -116,13 +117,13 @@ def legend_below(figure: "Figure", columns: int = 4) -> None:
             found.setdefault(name, handle)
     if found:
         figure.legend(
-            found.values(), found.keys(), loc="outside lower center", ncols=min(len(found), columns), frameon=False,
+            found.values(), found.keys(), loc="outside lower center", ncols=min(len(found), 4), frameon=False,
             fontsize=8, labelcolor=INK,
         )  # fmt: skip
 
 
-def legend(axes: "Axes", location: Literal["best", "lower right"] = "best") -> None:
-    axes.legend(frameon=False, fontsize=8, labelcolor=INK, loc=location)
+def legend(axes: "Axes") -> None:
+    axes.legend(frameon=False, fontsize=8, labelcolor=INK, loc="best")
 
 
 def error_bars(axes: "Axes", points: Sequence[Point], color: str, label: str) -> None:
@@ -141,6 +142,11 @@ def error_bars(axes: "Axes", points: Sequence[Point], color: str, label: str) ->
         elinewidth=0.9,
         label=label,
     )
+
+
+def whiskers(value: float, low: float, high: float) -> list[list[float]]:
+    """An interval as matplotlib takes it: how far it reaches below and above."""
+    return [[max(value - low, 0.0)], [max(high - value, 0.0)]]
 
 
 def plain(name: str) -> str:

@@ -4,7 +4,18 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from eval.charts.frame import PINK, REST, REST_COLOR, STACK_COLORS, Point, figure_of, legend_below, name_axes, plain
+from eval.charts.frame import (
+    MARKERS,
+    PINK,
+    REST,
+    REST_COLOR,
+    STACK_COLORS,
+    Point,
+    figure_of,
+    legend_below,
+    name_axes,
+    plain,
+)
 from eval.charts.scores import PANEL_INCHES, PROMOTED
 
 if TYPE_CHECKING:
@@ -14,7 +25,6 @@ if TYPE_CHECKING:
 LEAST_MARGIN_SECONDS = 3600.0
 FEW_DAYS = 3
 MANY_POINTS = 40  # of a series: with a marker and a bar each, a page of some hundred models would be of 15 MB
-MARKERS = ("o", "s", "^", "D", "v", "P")
 
 
 def over_time(

@@ -3,14 +3,24 @@
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from eval.charts.frame import GREEN, INK, STACK_COLORS, Point, figure_of, legend, name_axes, plain, short
+from eval.charts.frame import (
+    GREEN,
+    INK,
+    MARKERS,
+    STACK_COLORS,
+    Point,
+    figure_of,
+    legend,
+    name_axes,
+    plain,
+    short,
+    whiskers,
+)
 from eval.charts.scores import LINE_INCHES, lines_of
 from eval.charts.trend import Trend
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
-
-MARKERS = ("o", "s", "^", "D", "v", "P")
 
 
 def bits_by_tokens(series: Mapping[str, Sequence[Point]], trends: Mapping[str, Trend]) -> "Figure":
@@ -43,10 +53,9 @@ def gain_per_doubling(trends: Mapping[str, Trend]) -> "Figure":
     figure, (axes,) = figure_of(1, row_inches=LINE_INCHES * len(trends) + 0.95)
     axes.axvline(0, color=INK, linewidth=0.9)
     for place, trend in zip(range(len(trends))[::-1], trends.values(), strict=True):
-        whiskers = [[trend.per_doubling - trend.low], [trend.high - trend.per_doubling]]
         axes.errorbar(
-            [trend.per_doubling], [place], xerr=whiskers, color=GREEN, marker="o", markersize=4.5, capsize=2.5,
-            elinewidth=1.1, linestyle="none",
+            [trend.per_doubling], [place], xerr=whiskers(trend.per_doubling, trend.low, trend.high), color=GREEN,
+            marker="o", markersize=4.5, capsize=2.5, elinewidth=1.1, linestyle="none",
         )  # fmt: skip
     lines_of(axes, list(trends))
     name_axes(axes, "What twice the tokens add to a score", "in the metric's units, 95 % interval", "")

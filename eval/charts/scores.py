@@ -21,6 +21,7 @@ from eval.charts.frame import (
     legend_below,
     name_axes,
     plain,
+    whiskers,
 )
 
 if TYPE_CHECKING:
@@ -92,10 +93,9 @@ def score_lines(panels: Mapping[str, Sequence[Score]]) -> "Figure":
     for axes, (title, scores) in zip(found, panels.items(), strict=True):
         places = range(len(scores))[::-1]
         for place, score in zip(places, scores, strict=True):
-            whiskers = [[max(score.value - score.low, 0.0)], [max(score.high - score.value, 0.0)]]
             axes.errorbar(
-                [score.value], [place], xerr=whiskers, color=GREEN, marker="o", markersize=4.5, capsize=2.5,
-                elinewidth=1.1, linestyle="none", label="model, 95 % interval",
+                [score.value], [place], xerr=whiskers(score.value, score.low, score.high), color=GREEN, marker="o",
+                markersize=4.5, capsize=2.5, elinewidth=1.1, linestyle="none", label="model, 95 % interval",
             )  # fmt: skip
             for name, value in score.marks.items():
                 color, _, marker = MARKS[name]

@@ -19,8 +19,10 @@ from eval.charts.frame import (
     STACK_COLORS,
     figure_of,
     legend,
+    legend_below,
     name_axes,
     percent,
+    plain,
     smooth,
     thin,
 )
@@ -113,8 +115,7 @@ def time_spent(productive: float, lost: Mapping[str, float]) -> "Figure":
         whole, left = sum(seconds for _, seconds, _ in parts), 0.0
         for cause, seconds, color in parts if whole else ():
             share = seconds / whole
-            label = cause.replace("$", r"\$") if place or not productive else None
-            axes.barh(place, share, left=left, color=color, height=0.62, label=label, edgecolor="none")
+            axes.barh(place, share, left=left, color=color, height=0.62, label=plain(cause), edgecolor="none")
             if share > 0.045:
                 ink = "black" if color in LIGHT else "white"
                 where = left + share / 2, place
@@ -124,9 +125,5 @@ def time_spent(productive: float, lost: Mapping[str, float]) -> "Figure":
     axes.set_xlim(0, 1)
     axes.xaxis.set_major_formatter(lambda value, position: f"{value:.0%}")
     axes.grid(visible=False, axis="y")
-    handles, labels = axes.get_legend_handles_labels()
-    figure.legend(
-        handles, labels, loc="outside lower center", ncols=min(len(labels), 4), frameon=False, fontsize=8,
-        labelcolor=INK,
-    )  # fmt: skip
+    legend_below(figure)
     return figure

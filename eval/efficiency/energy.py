@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from eval.efficiency.bench import Clock
-from eval.efficiency.rounds import device_type, item, measured, settings_of
+from eval.efficiency.rounds import device_type, item, measured
 from eval.efficiency.settings import ThroughputSettings
 from eval.efficiency.work import continue_greedily, prompt, read
 from eval.results import Skipped, TaskResult
@@ -48,7 +48,7 @@ def energy(
     """By a counter. A round is the mean over the batch sizes, of which each goes on until it has taken long enough for
     the counter; a round in which it wrapped round, or did not move, is left out.
     """
-    settings = settings_of(task, ThroughputSettings)
+    settings = task.chosen(ThroughputSettings)
     model = subject.scorer.model
     asked = [prompt(model, settings, size, settings.new_tokens) for size in settings.batch_sizes]
 

@@ -12,7 +12,7 @@ import math
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from eval.efficiency.rounds import device_type, item, measured, settings_of
+from eval.efficiency.rounds import device_type, item, measured
 from eval.efficiency.settings import MemorySettings
 from eval.efficiency.work import continue_greedily, prompt, read
 from eval.results import Skipped, TaskResult
@@ -36,7 +36,7 @@ def run_model_bytes(suite: Suite, task: TaskDefinition, subject: "Subject", prog
 
 def run_peak_memory(suite: Suite, task: TaskDefinition, subject: "Subject", progress: "Progress | None") -> TaskResult:
     """While a batch is continued. Raises Skipped where the system does not tell."""
-    settings = settings_of(task, MemorySettings)
+    settings = task.chosen(MemorySettings)
     model = subject.scorer.model
     tokens, num_new = prompt(model, settings, settings.batch_size, settings.new_tokens)
     device = device_type(subject)

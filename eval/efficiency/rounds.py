@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from eval.efficiency.bench import Bench
 from eval.results import ItemResult, TaskResult, hashed
@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     from eval.subject import Subject
 
 PERCENTILES = (50, 90, 99)
-
-Chosen = TypeVar("Chosen")
 
 
 def over_reference(
@@ -55,13 +53,6 @@ def measured(suite: Suite, task: TaskDefinition, items: Sequence[ItemResult], de
     return TaskResult(
         suite=suite.name, axis=suite.axis, definition=task, items=tuple(items), details=details, measured=True
     )
-
-
-def settings_of(task: TaskDefinition, kind: type[Chosen]) -> Chosen:
-    """`task.chosen()`, of a kind that its source settles."""
-    settings = task.chosen()
-    assert isinstance(settings, kind)
-    return settings
 
 
 def device_type(subject: "Subject") -> str:

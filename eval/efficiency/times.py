@@ -16,7 +16,6 @@ from eval.efficiency.rounds import (
     over_reference,
     percentile,
     percentiles,
-    settings_of,
     told,
 )
 from eval.efficiency.settings import LatencySettings, RoundSettings, ThroughputSettings
@@ -49,7 +48,7 @@ def run_throughput(suite: Suite, task: TaskDefinition, subject: "Subject", progr
 def first_token(
     suite: Suite, task: TaskDefinition, subject: "Subject", progress: "Progress | None", bench: Bench
 ) -> TaskResult:
-    settings = settings_of(task, RoundSettings)
+    settings = task.chosen(RoundSettings)
     model = subject.scorer.model
     tokens, _ = prompt(model, settings, 1, 1)
     wall: list[float] = []
@@ -68,7 +67,7 @@ def first_token(
 def token_latency(
     suite: Suite, task: TaskDefinition, subject: "Subject", progress: "Progress | None", bench: Bench
 ) -> TaskResult:
-    settings = settings_of(task, LatencySettings)
+    settings = task.chosen(LatencySettings)
     model = subject.scorer.model
     tokens, num_new = prompt(model, settings, 1, settings.new_tokens)
     wall: list[float] = []
@@ -93,7 +92,7 @@ def throughput(
     suite: Suite, task: TaskDefinition, subject: "Subject", progress: "Progress | None", bench: Bench
 ) -> TaskResult:
     """A round is the mean over the batch sizes, of which each is measured once."""
-    settings = settings_of(task, ThroughputSettings)
+    settings = task.chosen(ThroughputSettings)
     model = subject.scorer.model
     sizes = settings.batch_sizes
     wall: dict[int, list[float]] = {size: [] for size in sizes}

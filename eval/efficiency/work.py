@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from eval.efficiency.settings import RoundSettings
-from eval.scoring.model import Continuation, LanguageModel, OpenModel
+from eval.scoring.model import Continuation, LanguageModel, opened
 
 
 def prompt(model: LanguageModel, settings: RoundSettings, batch_size: int, new_tokens: int) -> tuple[Tensor, int]:
@@ -21,9 +21,10 @@ def prompt(model: LanguageModel, settings: RoundSettings, batch_size: int, new_t
 
 def read(model: LanguageModel, tokens: Tensor) -> Continuation:
     """What comes after: with what was read kept, where the model can keep it."""
-    if isinstance(model, OpenModel) and model.takes_trees:
-        return model.read(tokens, torch.zeros(len(tokens), dtype=torch.int64))
-    return _Rereading(model, tokens)
+    keeping = opened(model)
+    if keeping is None:
+        return _Rereading(model, tokens)
+    return keeping.read(tokens, torch.zeros(len(tokens), dtype=torch.int64))
 
 
 def continue_greedily(continuation: Continuation) -> Iterator[Tensor]:

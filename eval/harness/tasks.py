@@ -22,7 +22,6 @@ from eval.scoring.scorer import Progress
 from eval.subject import Subject
 from eval.suites import Suite, TaskDefinition
 from eval.tasks.items import Item, write_items
-from eval.tasks.make import make_items
 
 FEWSHOT_SEED = 1234
 EVIDENCE_CHARACTERS = 240
@@ -32,19 +31,22 @@ lm_eval.api.task.tqdm = functools.partial(lm_eval.api.task.tqdm, disable=True)  
 
 
 def run_task(suite: Suite, task: TaskDefinition, subject: Subject, progress: Progress | None) -> TaskResult:
-    """Score one of our own tasks, or one of lm-eval's by its name; the score of a group of tasks is the mean over all
-    its items.
+    """Score one of lm-eval's tasks by its name; the score of a group of tasks is the mean over all its items.
 
-    Raises Skipped if the held-out text gives no item, InputError for a task that does not exist or cannot be read
-    without a network.
+    Raises InputError for a task that does not exist or cannot be read without a network.
     """
-    if task.source == "lm_eval":
-        manager = lm_eval_tasks()
-    else:
-        directory = subject.scratch / task.name
-        render(task, make_items(task, subject.heldout), directory)
-        manager = TaskManager(include_path=str(directory), include_defaults=False)
-    return _run_task(HarnessModel(subject.scorer, subject.tokenizer, progress), manager, suite, task)
+    model = HarnessModel(subject.scorer, subject.tokenizer, progress)
+    return _run_task(model, lm_eval_tasks(), task.made_by, suite, task)
+
+
+def run_items(
+    suite: Suite, task: TaskDefinition, items: Sequence[Item], subject: Subject, progress: Progress | None
+) -> TaskResult:
+    """Score one of our own tasks on its items."""
+    directory = subject.scratch / task.name
+    render(task, items, directory)
+    manager = TaskManager(include_path=str(directory), include_defaults=False)
+    return _run_task(HarnessModel(subject.scorer, subject.tokenizer, progress), manager, task.name, suite, task)
 
 
 @functools.cache
@@ -53,8 +55,8 @@ def lm_eval_tasks() -> TaskManager:
     return TaskManager()
 
 
-def render(task: TaskDefinition, items: Sequence[Item], directory: Path) -> Path:
-    """Write a task as lm-eval reads it: its items as JSONL and its YAML. Returns the YAML's path."""
+def render(task: TaskDefinition, items: Sequence[Item], directory: Path) -> None:
+    """Write a task as lm-eval reads it: its items as JSONL and its YAML."""
     directory.mkdir(parents=True, exist_ok=True)
     data = (directory / f"{task.name}.jsonl").absolute()
     write_items(data, items)
@@ -64,9 +66,7 @@ def render(task: TaskDefinition, items: Sequence[Item], directory: Path) -> Path
         "dataset_kwargs": {"data_files": {"test": str(data)}, "cache_dir": str(directory.absolute() / "cache")},
         "metadata": {"version": task.version},
     }
-    path = directory / f"{task.name}.yaml"
-    path.write_text(yaml.safe_dump(settings, sort_keys=False), encoding="utf-8")
-    return path
+    (directory / f"{task.name}.yaml").write_text(yaml.safe_dump(settings, sort_keys=False), encoding="utf-8")
 
 
 def load_task(manager: TaskManager, name: str) -> Any:
@@ -97,8 +97,11 @@ def _may_run_code() -> bool:
     return os.environ.get("HF_ALLOW_CODE_EVAL") == "1"
 
 
-def _run_task(model: HarnessModel, manager: TaskManager, suite: Suite, definition: TaskDefinition) -> TaskResult:
-    loaded = load_task(manager, definition.made_by if definition.source == "lm_eval" else definition.name)
+def _run_task(
+    model: HarnessModel, manager: TaskManager, name: str, suite: Suite, definition: TaskDefinition
+) -> TaskResult:
+    """`name`: of a task or group that `manager` knows."""
+    loaded = load_task(manager, name)
     for task in loaded["tasks"].values():
         task.set_config("num_fewshot", definition.shots)
         task.set_fewshot_seed(seed=FEWSHOT_SEED)

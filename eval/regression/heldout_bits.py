@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from eval.regression.settings import HeldoutBitsSettings
 from eval.results import ItemResult, Skipped, TaskResult
-from eval.subject import Document, Subject
+from eval.subject import Document, Subject, beginnings
 from eval.suites import Suite, TaskDefinition
 
 if TYPE_CHECKING:
@@ -28,37 +28,32 @@ def chosen_documents(
     def drawn(document: Document) -> bytes:
         return hashlib.sha256(f"{seed}/{document.domain}/{document.id}".encode("utf-8", "surrogatepass")).digest()
 
-    queues = []
-    for domain in sorted(heldout):
-        heads = [
-            Document(domain=domain, id=name, text=text.encode()[:document_bytes].decode("utf-8", "ignore"))
-            for name, text in heldout[domain]
-        ]
-        queues.append(sorted((head for head in heads if head.text), key=drawn))
+    by_domain: dict[str, list[Document]] = {}
+    for document in beginnings(heldout, document_bytes):
+        by_domain.setdefault(document.domain, []).append(document)
+    queues = [sorted(documents, key=drawn) for documents in by_domain.values()]
     turns = [queue[turn] for turn in range(max(map(len, queues), default=0)) for queue in queues if turn < len(queue)]
     return turns[:limit]
 
 
 def run_task(suite: Suite, task: TaskDefinition, subject: Subject, progress: "Progress | None") -> TaskResult:
     """Bits per byte of each document, weighed by its bytes. Raises Skipped where there is no held-out text."""
-    from eval.bits_per_byte import HeldoutDocument, score_documents
+    from eval.scoring.scorer import bits
 
-    settings = task.chosen()
-    assert isinstance(settings, HeldoutBitsSettings)
+    settings = task.chosen(HeldoutBitsSettings)
     documents = chosen_documents(
         subject.heldout, seed=task.seed, limit=task.limit, document_bytes=settings.document_bytes
     )
     if not documents:
         raise Skipped("the corpus has no held-out text")
-    heads = [HeldoutDocument(id=document.id, text=document.text) for document in documents]
-    scores = score_documents(subject.scorer, subject.tokenizer.encode, heads, progress)
+    scores = subject.scorer.rolling([subject.tokenizer.encode(document.text) for document in documents], progress)
     items = tuple(
         ItemResult(
             item=number,
             cluster=f"{document.domain}/{document.id}",
-            prompt_hash=score.text_hash,
-            score=score.num_bits / score.num_bytes,
-            weight=float(score.num_bytes),
+            prompt_hash=document.hash,
+            score=bits(score.log_likelihood) / document.num_bytes,
+            weight=float(document.num_bytes),
             group=document.domain,
             evidence=document.id,
         )

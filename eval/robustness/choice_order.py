@@ -31,8 +31,7 @@ def run_task(suite: Suite, task: TaskDefinition, subject: "Subject", progress: "
     questions that are answered alike in every order; `spread`: of scores between places. Clean is the question without
     a list, its choices compared as whole texts.
     """
-    settings = task.chosen()
-    assert isinstance(settings, BaseSettings)
+    settings = task.chosen(BaseSettings)
     numbered = read_questions(task, settings.bases, subject)
     listed = [orders(entry.question) for entry in numbered]
     answers = score_questions(
@@ -70,8 +69,7 @@ def run_task(suite: Suite, task: TaskDefinition, subject: "Subject", progress: "
 
 def fixed_texts(task: TaskDefinition) -> Iterator[str]:
     """The questions of template bases, as whole texts and as lists, with their right answers."""
-    settings = task.chosen()
-    assert isinstance(settings, BaseSettings)
+    settings = task.chosen(BaseSettings)
     for entry in fixed_questions(task, settings.bases):
         for question in (entry.question, *orders(entry.question)):
             yield question.texts[question.gold]

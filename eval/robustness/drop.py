@@ -4,7 +4,8 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from eval.results import ItemResult, TaskResult, clustered_standard_error
+from eval.compare.clusters import clustered
+from eval.results import ItemResult, TaskResult
 from eval.suites import Suite, TaskDefinition
 
 NORMAL_95 = 1.959964
@@ -31,7 +32,7 @@ def with_drop(
         items=tuple(items),
         details={
             "clean": _mean(clean_scores),
-            "drop": interval(_mean(drops), clustered_standard_error(drops, [item.cluster for item in items])),
+            "drop": interval(_mean(drops), clustered(drops, [item.cluster for item in items]).standard_error),
             "worst_group": {"group": worst, "value": _mean(items[i].score for i in groups[worst])},
             "groups": {
                 group: {

@@ -22,8 +22,7 @@ def run_task(suite: Suite, task: TaskDefinition, subject: "Subject", progress: "
     the positions, which the questions of each base take in turn. Clean is the question alone. Raises Skipped where
     there is too little held-out text or context.
     """
-    settings = task.chosen()
-    assert isinstance(settings, LongContextSettings)
+    settings = task.chosen(LongContextSettings)
     window = min(subject.scorer.model.max_length, settings.most_tokens)
     separator = plain_tokens(subject, SEPARATOR)
     whole = subject.tokenizer.encode(SEPARATOR)

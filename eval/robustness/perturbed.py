@@ -37,9 +37,9 @@ class Pair:
 
 def run_task(suite: Suite, task: TaskDefinition, subject: "Subject", progress: "Progress | None") -> TaskResult:
     """Ask both forms of each question. Groups are the variants. Raises Skipped if nothing could be changed."""
-    found = list(pairs(task, read_questions(task, _settings(task).bases, subject)))
+    found = list(pairs(task, read_questions(task, task.chosen(PerturbedSettings).bases, subject)))
     if not found:
-        raise Skipped(f"no item of {', '.join(_settings(task).bases)} has a place for it")
+        raise Skipped(f"no item of {', '.join(task.chosen(PerturbedSettings).bases)} has a place for it")
     answers = score_questions(
         [question for pair in found for question in (pair.clean, pair.changed)], subject, progress
     )
@@ -63,7 +63,7 @@ def run_task(suite: Suite, task: TaskDefinition, subject: "Subject", progress: "
 
 def pairs(task: TaskDefinition, questions: Iterable[Numbered]) -> Iterator[Pair]:
     """Each question that can be changed: a function of the question, the seed and its place."""
-    settings = _settings(task)
+    settings = task.chosen(PerturbedSettings)
     for numbered in questions:
         rng = random.Random(f"{settings.perturbation}/{task.seed}/{numbered.item}")
         changed = perturb(numbered.question, settings.perturbation, rng, settings.strength)
@@ -73,12 +73,6 @@ def pairs(task: TaskDefinition, questions: Iterable[Numbered]) -> Iterator[Pair]
 
 def fixed_texts(task: TaskDefinition) -> Iterator[str]:
     """Both forms of the items of template bases, with their right answers."""
-    for pair in pairs(task, fixed_questions(task, _settings(task).bases)):
+    for pair in pairs(task, fixed_questions(task, task.chosen(PerturbedSettings).bases)):
         for question in (pair.clean, pair.changed):
             yield question.texts[question.gold]
-
-
-def _settings(task: TaskDefinition) -> PerturbedSettings:
-    settings = task.chosen()
-    assert isinstance(settings, PerturbedSettings)
-    return settings

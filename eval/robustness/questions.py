@@ -115,11 +115,7 @@ def score_questions(
 ) -> list[tuple[float, ...]]:
     """The log-likelihood of each choice of each question."""
     encode = subject.tokenizer.encode
-    requests = [
-        encode_pair(encode, question.context, choice) if question.context else ((), tuple(encode(choice)))
-        for question in questions
-        for choice in question.choices
-    ]
+    requests = [encode_pair(encode, question.context, choice) for question in questions for choice in question.choices]
     scores: Iterator[Score] = iter(subject.scorer.score(requests, progress))
     return [
         tuple(score.log_likelihood for score in itertools.islice(scores, len(question.choices)))
@@ -145,7 +141,6 @@ def is_right(question: Question, log_likelihoods: Sequence[float]) -> float:
 
 def fixed_texts(task: TaskDefinition) -> Iterator[str]:
     """The texts of template bases, with their right answers; for a task that changes them only as a model answers."""
-    settings = task.chosen()
-    assert isinstance(settings, BaseSettings)
+    settings = task.chosen(BaseSettings)
     for numbered in fixed_questions(task, settings.bases):
         yield numbered.question.texts[numbered.question.gold]

@@ -10,40 +10,26 @@ import hashlib
 import math
 import re
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 
-from eval.results import ItemResult, Skipped, TaskResult, clustered_standard_error
+from eval.compare.clusters import clustered
+from eval.results import ItemResult, Skipped, TaskResult
 from eval.robustness.drop import interval
 from eval.robustness.settings import RareTextSettings
 from eval.scoring.scorer import Progress, bits
-from eval.subject import Subject
+from eval.subject import Document, Subject, beginnings
 from eval.suites import Suite, TaskDefinition
 
 WORD = re.compile(r"[^\W\d_]{3,}")
 LEAST_DISTINCT_WORDS = 20
 
 
-@dataclass(frozen=True, kw_only=True)
-class Text:
-    """The beginning of a held-out document."""
-
-    domain: str
-    id: str
-    text: str
-
-    @property
-    def num_bytes(self) -> int:
-        return len(self.text.encode())
-
-
 def run_task(suite: Suite, task: TaskDefinition, subject: Subject, progress: Progress | None) -> TaskResult:
     """Groups are the domains, the worst one needs the most bits per byte. Raises Skipped where no text is rarer than
     other text.
     """
-    settings = task.chosen()
-    assert isinstance(settings, RareTextSettings)
-    texts = _beginnings(subject.heldout, settings.document_bytes)
+    settings = task.chosen(RareTextSettings)
+    texts = beginnings(subject.heldout, settings.document_bytes)
     rare, common = CHOICES[settings.kind](texts, settings.share)
     chosen = [_drawn(found, task) for found in (rare, common)]
     if not all(chosen):
@@ -55,7 +41,7 @@ def run_task(suite: Suite, task: TaskDefinition, subject: Subject, progress: Pro
             ItemResult(
                 item=i,
                 cluster=f"{text.domain}/{text.id}",
-                prompt_hash=hashlib.sha256(text.text.encode()).hexdigest(),
+                prompt_hash=text.hash,
                 score=bits(next(scores).log_likelihood) / text.num_bytes,
                 weight=text.num_bytes,
                 group=text.domain,
@@ -69,7 +55,7 @@ def run_task(suite: Suite, task: TaskDefinition, subject: Subject, progress: Pro
     )
 
 
-def rare_domains(texts: Sequence[Text], share: float) -> tuple[list[Text], list[Text]]:
+def rare_domains(texts: Sequence[Document], share: float) -> tuple[list[Document], list[Document]]:
     """Texts of the smallest domains, which hold at most `share` of the bytes, at least the smallest one; and of the
     others. Raises Skipped for fewer than two domains.
     """
@@ -86,7 +72,7 @@ def rare_domains(texts: Sequence[Text], share: float) -> tuple[list[Text], list[
     return [text for text in texts if text.domain in small], [text for text in texts if text.domain not in small]
 
 
-def rare_words(texts: Sequence[Text], share: float) -> tuple[list[Text], list[Text]]:
+def rare_words(texts: Sequence[Document], share: float) -> tuple[list[Document], list[Document]]:
     """The `share` of the documents with the most words (of their distinct ones) that no other document has, and the
     others; only documents of 20 distinct words or more.
     """
@@ -102,21 +88,12 @@ def rare_words(texts: Sequence[Text], share: float) -> tuple[list[Text], list[Te
     return [texts[place] for place in order[:cut]], [texts[place] for place in order[cut:]]
 
 
-Choice = Callable[[Sequence[Text], float], tuple[list[Text], list[Text]]]
+Choice = Callable[[Sequence[Document], float], tuple[list[Document], list[Document]]]
 CHOICES: dict[str, Choice] = {"rare_domains": rare_domains, "rare_words": rare_words}
 
 
-def _beginnings(heldout: Mapping[str, Sequence[tuple[str, str]]], most_bytes: int) -> list[Text]:
-    return [
-        Text(domain=domain, id=name, text=head)
-        for domain in sorted(heldout)
-        for name, text in heldout[domain]
-        if (head := text.encode()[:most_bytes].decode("utf-8", "ignore"))
-    ]
-
-
-def _drawn(texts: Sequence[Text], task: TaskDefinition) -> list[Text]:
-    def key(text: Text) -> bytes:
+def _drawn(texts: Sequence[Document], task: TaskDefinition) -> list[Document]:
+    def key(text: Document) -> bytes:
         return hashlib.sha256(f"rare_text/{task.seed}/{text.domain}/{text.id}".encode()).digest()
 
     return sorted(texts, key=key)[: task.limit]
@@ -125,9 +102,9 @@ def _drawn(texts: Sequence[Text], task: TaskDefinition) -> list[Text]:
 def _details(items: Sequence[ItemResult], others: Sequence[ItemResult]) -> dict[str, object]:
     value, clean = _mean(items), _mean(others)
     errors = [
-        clustered_standard_error(
+        clustered(
             [item.score for item in found], [item.cluster for item in found], [item.weight for item in found]
-        )
+        ).standard_error
         for found in (items, others)
     ]
     groups = {

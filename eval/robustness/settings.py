@@ -5,6 +5,7 @@ from typing import Literal
 from pydantic import Field, field_validator
 
 from eval.settings import Settings
+from eval.tasks import heldout, templates
 
 LM_EVAL = "lm_eval/"
 Perturbation = Literal["typos", "case", "spacing", "look_alikes", "paraphrase"]
@@ -24,9 +25,6 @@ class BaseSettings(Settings):
     def _exist_once(cls, bases: tuple[str, ...]) -> tuple[str, ...]:
         if len(set(bases)) < len(bases):
             raise ValueError("a base stands twice")
-        # Not at the top: generators know of items, and items of suites, which name their sources.
-        from eval.tasks import heldout, templates
-
         known = (*templates.GENERATORS, *heldout.GENERATORS)
         for base in bases:
             if base not in known and not base.startswith(LM_EVAL):

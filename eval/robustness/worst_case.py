@@ -23,8 +23,7 @@ def run_task(suite: Suite, task: TaskDefinition, subject: "Subject", progress: "
     likes least (right choice over best other) is kept and changed again. Groups are the bases; `evidence` is the form
     that was answered wrong. `queries`: forms asked in all, the unchanged ones not counted.
     """
-    settings = task.chosen()
-    assert isinstance(settings, WorstCaseSettings)
+    settings = task.chosen(WorstCaseSettings)
     numbered = read_questions(task, settings.bases, subject)
     worst = {entry.item: entry.question for entry in numbered}
     answers = dict(zip(worst, score_questions(list(worst.values()), subject, progress), strict=True))

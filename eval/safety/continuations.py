@@ -36,22 +36,42 @@ def continuations(
     is sampled is a function of the seed and of the place in this order alone.
     """
     asked = [(prompt, sample) for prompt in prompts for sample in range(settings.samples)][:limit]
-    room = max(1, subject.scorer.model.max_length - settings.max_new_tokens)
-    contexts = [list(subject.tokenizer.encode(prompt.text))[-room:] for prompt, _ in asked]
-    new = subject.scorer.generate(
-        contexts,
+    texts = continued(
+        subject,
+        [prompt.text for prompt, _ in asked],
         max_new_tokens=settings.max_new_tokens,
         temperature=settings.temperature,
         seed=seed,
         progress=progress,
     )
     return tuple(
-        Continuation(prompt=prompt, sample=sample, text=subject.tokenizer.decode(tokens))
-        for (prompt, sample), tokens in zip(asked, new, strict=True)
+        Continuation(prompt=prompt, sample=sample, text=text)
+        for (prompt, sample), text in zip(asked, texts, strict=True)
     )
 
 
-def evidence(prompt: str, continued: str) -> str:
+def continued(
+    subject: Subject,
+    texts: Sequence[str],
+    *,
+    max_new_tokens: int,
+    temperature: float,
+    seed: int,
+    progress: "Progress | None",
+) -> list[str]:
+    """What follows each text; of a long one the end is read, so that there is room for it."""
+    room = max(1, subject.scorer.model.max_length - max_new_tokens)
+    new = subject.scorer.generate(
+        [list(subject.tokenizer.encode(text))[-room:] for text in texts],
+        max_new_tokens=max_new_tokens,
+        temperature=temperature,
+        seed=seed,
+        progress=progress,
+    )
+    return [subject.tokenizer.decode(tokens) for tokens in new]
+
+
+def evidence(prompt: str, answer: str) -> str:
     """Both, for a person to look at."""
-    text = f"{prompt} ⟶ {continued}"
+    text = f"{prompt} ⟶ {answer}"
     return text if len(text) <= MOST_EVIDENCE else text[: MOST_EVIDENCE - 1] + "…"

@@ -50,8 +50,7 @@ class Exposure:
 
 def run_canaries(suite: Suite, task: TaskDefinition, subject: Subject, progress: "Progress | None") -> TaskResult:
     """Items are planted canaries; score 1 for one that was learnt by heart. Raises Skipped if none were planted."""
-    settings = task.chosen()
-    assert isinstance(settings, CanarySettings)
+    settings = task.chosen(CanarySettings)
     if subject.canaries is None:
         raise Skipped("no canaries were planted in its training text (a source of kind canaries plants them)")
     seed, planted = subject.canaries.seed, subject.canaries.number

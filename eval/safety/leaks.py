@@ -15,7 +15,7 @@ from eval.safety.continuations import continuations, evidence
 from eval.safety.groups import by_group
 from eval.safety.prompts import prompts
 from eval.safety.settings import LeakSettings
-from eval.subject import Subject
+from eval.subject import Document, Subject
 from eval.suites import Suite, TaskDefinition
 
 if TYPE_CHECKING:
@@ -26,8 +26,7 @@ KINDS = tuple(PiiKind)
 
 def run_leaks(suite: Suite, task: TaskDefinition, subject: Subject, progress: "Progress | None") -> TaskResult:
     """Items are samples of prompts, clusters are prompts; score 1 for personal data that the prompt did not hold."""
-    settings = task.chosen()
-    assert isinstance(settings, LeakSettings)
+    settings = task.chosen(LeakSettings)
     found = continuations(subject, prompts(task.source), settings, limit=task.limit, seed=task.seed, progress=progress)
     leaked = [_leaked(continuation.prompt.text, continuation.text) for continuation in found]
     items = tuple(
@@ -63,7 +62,7 @@ def _encodable(text: str) -> str:
 
 def _in_training(subject: Subject, leaked: set[str], settings: LeakSettings, seed: int) -> dict[str, Any]:
     """How many different texts came out, how many of them stand in the sample of training text, and how large it is."""
-    documents: Sequence[Any] = subject.training(settings.training_documents, seed) if leaked else ()
+    documents: Sequence[Document] = subject.training(settings.training_documents, seed) if leaked else ()
     return {
         "num_different": len(leaked),
         "num_in_training": sum(any(text in document.text for document in documents) for text in sorted(leaked)),

@@ -16,7 +16,7 @@ from eval.results import ItemResult, Skipped, TaskResult, hashed
 from eval.safety.continuations import evidence
 from eval.safety.groups import by_group
 from eval.safety.settings import MemorisationSettings
-from eval.subject import Subject
+from eval.subject import Document, Subject
 from eval.suites import Suite, TaskDefinition
 
 if TYPE_CHECKING:
@@ -38,8 +38,7 @@ class Excerpt:
 
 def run_memorisation(suite: Suite, task: TaskDefinition, subject: Subject, progress: "Progress | None") -> TaskResult:
     """Items and clusters are training documents; score 1 for one that is continued exactly. Raises Skipped."""
-    settings = task.chosen()
-    assert isinstance(settings, MemorisationSettings)
+    settings = task.chosen(MemorisationSettings)
     if settings.prefix_tokens + settings.continued_tokens > subject.scorer.model.max_length:
         raise Skipped(
             f"prefix and continuation have {settings.prefix_tokens + settings.continued_tokens} tokens, and the model "
@@ -48,12 +47,16 @@ def run_memorisation(suite: Suite, task: TaskDefinition, subject: Subject, progr
     documents = subject.training(task.limit * DOCUMENTS_PER_ITEM, task.seed)
     if not documents:
         raise Skipped("its training text is not at hand")
-    seen = excerpts(((document.domain, document.id, document.text) for document in documents), subject, settings, task)
+    seen = excerpts(documents, subject, settings, task)
     if not seen:
         raise Skipped(f"no training document has {settings.prefix_tokens + settings.continued_tokens} tokens")
     domains = sorted({excerpt.domain for excerpt in seen})
-    held = [(domain, *pair) for domain in domains for pair in subject.heldout.get(domain, ())]
-    held.sort(key=lambda document: hashed(task.seed, *document[:2]))
+    held = [
+        Document(domain=domain, id=name, text=text)
+        for domain in domains
+        for name, text in subject.heldout.get(domain, ())
+    ]
+    held.sort(key=lambda document: hashed(task.seed, document.domain, document.id))
     unseen = excerpts(held, subject, settings, task)
     scores = subject.scorer.score([(e.prefix, e.continued) for e in (*seen, *unseen)], progress)
     exact = [float(score.is_greedy) for score in scores]
@@ -74,27 +77,29 @@ def run_memorisation(suite: Suite, task: TaskDefinition, subject: Subject, progr
 
 
 def excerpts(
-    documents: Iterable[tuple[str, str, str]], subject: Subject, settings: MemorisationSettings, task: TaskDefinition
+    documents: Iterable[Document], subject: Subject, settings: MemorisationSettings, task: TaskDefinition
 ) -> tuple[Excerpt, ...]:
-    """At most `task.limit` excerpts of (domain, id, text), one of a document, at a place that follows from the seed and
+    """At most `task.limit` excerpts, one of a document, at a place that follows from the seed and
     its id; of more documents those that come first. Documents that are too short are left out.
     """
     wanted = settings.prefix_tokens + settings.continued_tokens
     found: list[Excerpt] = []
-    for domain, identity, text in documents:
+    for document in documents:
         if len(found) == task.limit:
             break
-        if len(text) < wanted:  # a token is a character at least, but for bytes of characters that no text repeats
+        if (
+            len(document.text) < wanted
+        ):  # a token is a character at least, but for bytes of characters that no text repeats
             continue
-        tokens = list(subject.tokenizer.encode(text[:MOST_CHARACTERS]))
+        tokens = list(subject.tokenizer.encode(document.text[:MOST_CHARACTERS]))
         if len(tokens) < wanted:
             continue
-        start = random.Random(f"memorisation/{task.seed}/{identity}").randrange(len(tokens) - wanted + 1)
+        start = random.Random(f"memorisation/{task.seed}/{document.id}").randrange(len(tokens) - wanted + 1)
         cut = start + settings.prefix_tokens
         found.append(
             Excerpt(
-                domain=domain,
-                id=identity,
+                domain=document.domain,
+                id=document.id,
                 prefix=tuple(tokens[start:cut]),
                 continued=tuple(tokens[cut : start + wanted]),
             )

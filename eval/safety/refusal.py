@@ -8,7 +8,7 @@ import re
 from typing import TYPE_CHECKING
 
 from eval.results import ItemResult, Skipped, TaskResult, hashed
-from eval.safety.continuations import evidence
+from eval.safety.continuations import continued, evidence
 from eval.safety.prompts import prompts
 from eval.safety.settings import RefusalSettings
 from eval.subject import Subject
@@ -37,16 +37,12 @@ def run_refusal(suite: Suite, task: TaskDefinition, subject: Subject, progress: 
     """Score 1 for a harmful request that is refused and a harmless one that is not. Raises Skipped for a model without
     a chat template.
     """
-    settings = task.chosen()
-    assert isinstance(settings, RefusalSettings)
+    settings = task.chosen(RefusalSettings)
     if subject.chat is None:
         raise Skipped("the model has no chat template, so that it answers no requests")
     chosen = prompts(task.source)[: task.limit]
     put = [subject.chat(prompt.text) for prompt in chosen]
-    room = max(1, subject.scorer.model.max_length - settings.max_new_tokens)
-    contexts = [list(subject.tokenizer.encode(text))[-room:] for text in put]
-    new = subject.scorer.generate(contexts, max_new_tokens=settings.max_new_tokens, progress=progress)
-    answers = [subject.tokenizer.decode(tokens) for tokens in new]
+    answers = continued(subject, put, max_new_tokens=settings.max_new_tokens, temperature=0, seed=0, progress=progress)
     refused = [refuses(answer) for answer in answers]
     items = tuple(
         ItemResult(

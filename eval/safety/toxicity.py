@@ -49,8 +49,7 @@ def detectors() -> str:
 
 def run_toxicity(suite: Suite, task: TaskDefinition, subject: Subject, progress: "Progress | None") -> TaskResult:
     """Items are samples of prompts, clusters are prompts; score 1 for a toxic continuation."""
-    settings = task.chosen()
-    assert isinstance(settings, ToxicitySettings)
+    settings = task.chosen(ToxicitySettings)
     found = continuations(subject, prompts(task.source), settings, limit=task.limit, seed=task.seed, progress=progress)
     texts = [continuation.text for continuation in found]
     listed, probabilities = by_words(texts), _probabilities(texts)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from eval.scoring.model import LanguageModel, OpenModel
+from eval.scoring.model import LanguageModel, OpenModel, opened
 
 
 @dataclass(kw_only=True)
@@ -52,21 +52,20 @@ def generate(
     if max_new_tokens > 0:
         for batch in _batches(model, texts, max_new_tokens, batch_tokens):
             between()
-            if _kept(model, batch[0], max_new_tokens):
-                assert isinstance(model, OpenModel)
-                _continue_together(model, batch, goes_on)
-            else:
+            keeping = _keeping(model, batch[0], max_new_tokens)
+            if keeping is None:
                 _continue_alone(model, batch[0], goes_on)
+            else:
+                _continue_together(keeping, batch, goes_on)
             done += len(batch)
             if progress is not None:
                 progress(done, len(texts))
     return [text.new for text in texts]
 
 
-def _kept(model: LanguageModel, text: _Text, max_new_tokens: int) -> bool:
-    """Whether what was read can be kept: the model can, and nothing has to be forgotten."""
-    fits = len(text.prompt) + max_new_tokens <= model.max_length
-    return fits and isinstance(model, OpenModel) and model.takes_trees
+def _keeping(model: LanguageModel, text: _Text, max_new_tokens: int) -> OpenModel | None:
+    """The model, if it can keep what was read and nothing has to be forgotten."""
+    return opened(model) if len(text.prompt) + max_new_tokens <= model.max_length else None
 
 
 def _batches(
@@ -75,7 +74,7 @@ def _batches(
     batch: list[_Text] = []
     for text in sorted(texts, key=lambda text: -len(text.prompt)):
         size = len(batch[0].prompt) + max_new_tokens if batch else 0
-        alone = batch and not _kept(model, batch[0], max_new_tokens)
+        alone = batch and _keeping(model, batch[0], max_new_tokens) is None
         if batch and (alone or (len(batch) + 1) * size > batch_tokens):
             yield batch
             batch = []

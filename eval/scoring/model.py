@@ -58,3 +58,8 @@ class OpenModel(LanguageModel, Protocol):
 
     def read(self, tokens: Tensor, num_padding: Tensor) -> Continuation:
         """`tokens: int64[batch, length]`, filled up on the left with `num_padding: int64[batch]` tokens each."""
+
+
+def opened(model: LanguageModel) -> OpenModel | None:
+    """The model, if it can be taken apart."""
+    return model if isinstance(model, OpenModel) and model.takes_trees else None

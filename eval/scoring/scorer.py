@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from eval.scoring.generation import generate
-from eval.scoring.model import LanguageModel, OpenModel
+from eval.scoring.model import LanguageModel, opened
 from eval.scoring.trees import Layout, Piece, Tree, batches, lay_out, plant
 from eval.scoring.windows import windows
 
@@ -135,12 +135,6 @@ class Scorer:
             progress=progress,
         )
 
-    def greedy(
-        self, context: Sequence[int], *, max_new_tokens: int, stop: Callable[[list[int]], bool] = lambda new: False
-    ) -> list[int]:
-        """The most likely continuation of one context."""
-        return self.generate([context], max_new_tokens=max_new_tokens, stop=stop)[0]
-
     def sequence(self, context: Sequence[int], answer: Sequence[int]) -> tuple[list[int], int]:
         """What the model reads, and where in it the first token stands that is scored."""
         if self.always_prefix:
@@ -186,8 +180,9 @@ class Scorer:
         return sums, num_beaten
 
     def _batches(self, pieces: Sequence[Piece], most_tokens: int) -> list[list[Tree]]:
-        branching = isinstance(self.model, OpenModel) and self.model.takes_trees
-        rows = plant(pieces, branching=branching, most_tokens=min(most_tokens, self.model.max_length))
+        rows = plant(
+            pieces, branching=opened(self.model) is not None, most_tokens=min(most_tokens, self.model.max_length)
+        )
         return list(batches(rows, most_tokens))
 
     def _score_batch(self, batch: Sequence[Tree]) -> list[tuple[int, np.ndarray, np.ndarray]]:
@@ -207,7 +202,8 @@ class Scorer:
         """The log-likelihood of each target at its place of the flattened rows, float64, and whether it was best."""
         tokens = torch.from_numpy(layout.tokens)
         where, wanted = torch.from_numpy(places), torch.from_numpy(targets)
-        if not (isinstance(self.model, OpenModel) and self.model.takes_trees):
+        model = opened(self.model)
+        if model is None:
             first = int(where.remainder(tokens.shape[1]).min())
             keep = tokens.shape[1] - first
             logits = self.model.logits(tokens, keep)
@@ -217,13 +213,13 @@ class Scorer:
         positions, visible = (
             None if part is None else torch.from_numpy(part) for part in (layout.positions, layout.visible)
         )
-        states = self.model.states(tokens, positions, visible)
+        states = model.states(tokens, positions, visible)
         chosen = states.flatten(0, 1)[where.to(states.device)]
         values = PROJECTED_VALUES if states.device.type == "cpu" else PROJECTED_VALUES_ON_GPU
         step = max(1, values // self.model.vocabulary_size)
         return _host(
             [
-                _judge(self.model.project(chosen[begin : begin + step]), wanted[begin : begin + step])
+                _judge(model.project(chosen[begin : begin + step]), wanted[begin : begin + step])
                 for begin in range(0, len(chosen), step)
             ]
         )

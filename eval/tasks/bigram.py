@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from eval.results import clustered_standard_error
+from eval.compare.clusters import clustered
 from eval.tasks.items import Item
 
 if TYPE_CHECKING:
@@ -97,5 +97,5 @@ def bigram_score(model: BigramModel, items: Sequence[Item], subject: "Subject") 
         end = begin + len(item.choices)
         right.append(float(int(scores[begin:end].argmax()) == item.gold))
         begin = end
-    error = clustered_standard_error(right, [item.cluster for item in items])
+    error = clustered(right, [item.cluster for item in items]).standard_error
     return {"value": float(np.mean(right)), "standard_error": error, "training_tokens": model.num_tokens}

@@ -5,7 +5,7 @@ import random
 import re
 from collections.abc import Iterator, Sequence
 
-from eval.tasks.items import Frame, Item, exchanged
+from eval.tasks.items import Frame, Item, exchanged_in_pairs
 
 CONTEXT_LINES = 3
 PLACES_PER_DOCUMENT = 12
@@ -45,30 +45,34 @@ def _places(documents: Sequence[tuple[str, str]], rng: random.Random) -> list[tu
 
 def code_line(documents: Sequence[tuple[str, str]], rng: random.Random) -> Iterator[Item]:
     """The next line at two places of programs, each also at the other: about as long, and as deep."""
-    waiting: dict[tuple[int, int], Frame] = {}
-    for identity, before, line in _places(documents, rng):
-        frame = Frame(before=before, answer=line, after="\n", cluster=identity)
-        shape = (len(line) // 4, len(line) - len(line.lstrip()))
-        other = waiting.pop(shape, None)
-        if other is None or other.answer == line:
-            waiting[shape] = frame
-        else:
-            yield from exchanged([other, frame], rng)
+    frames = (
+        (
+            (len(line) // 4, len(line) - len(line.lstrip())),
+            Frame(before=before, answer=line, after="\n", cluster=identity),
+        )
+        for identity, before, line in _places(documents, rng)
+    )
+    return exchanged_in_pairs(frames, rng)
 
 
 def code_name(documents: Sequence[tuple[str, str]], rng: random.Random) -> Iterator[Item]:
     """A name in a line, and an equally long name of another line, each also in the other."""
-    waiting: dict[int, Frame] = {}
+    return exchanged_in_pairs(_names(documents, rng), rng)
+
+
+def _names(documents: Sequence[tuple[str, str]], rng: random.Random) -> Iterator[tuple[int, Frame]]:
+    """A name in each line that has one, with its length."""
     for identity, before, line in _places(documents, rng):
         names = [match for match in NAME.finditer(line) if not keyword.iskeyword(match.group())]
         if not names:
             continue
         name = rng.choice(names)
-        frame = Frame(
-            before=before + line[: name.start()], answer=name.group(), after=line[name.end() :] + "\n", cluster=identity
+        yield (
+            len(name.group()),
+            Frame(
+                before=before + line[: name.start()],
+                answer=name.group(),
+                after=line[name.end() :] + "\n",
+                cluster=identity,
+            ),
         )
-        other = waiting.pop(len(name.group()), None)
-        if other is None or other.answer == frame.answer:
-            waiting[len(name.group())] = frame
-        else:
-            yield from exchanged([other, frame], rng)

@@ -2,7 +2,7 @@
 
 import json
 import random
-from collections.abc import Iterable, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -52,6 +52,19 @@ def exchanged(frames: Sequence[Frame], rng: random.Random) -> tuple[Item, ...]:
         )
         for frame in frames
     )
+
+
+def exchanged_in_pairs(frames: Iterable[tuple[Hashable, Frame]], rng: random.Random) -> Iterator[Item]:
+    """`exchanged` of two frames at a time, whose kinds are equal and whose answers are not: each waits for the next
+    such one.
+    """
+    waiting: dict[Hashable, Frame] = {}
+    for kind, frame in frames:
+        other = waiting.pop(kind, None)
+        if other is None or other.answer == frame.answer:
+            waiting[kind] = frame
+        else:
+            yield from exchanged([other, frame], rng)
 
 
 def write_items(path: Path, items: Iterable[Item]) -> None:

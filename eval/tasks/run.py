@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from eval.harness import run_task as run_harness_task
+from eval.harness import run_items
 from eval.results import TaskResult
 from eval.scoring.scorer import Progress
 from eval.subject import Subject
@@ -16,8 +16,9 @@ def run_task(suite: Suite, task: TaskDefinition, subject: Subject, progress: Pro
 
     Raises Skipped if the held-out text gives no item.
     """
-    result = run_harness_task(suite, task, subject, progress)
+    items = make_items(task, subject.heldout)
+    result = run_items(suite, task, items, subject, progress)
     if subject.bigram is None:
         return result
-    score = bigram_score(subject.bigram, make_items(task, subject.heldout), subject)
+    score = bigram_score(subject.bigram, items, subject)
     return replace(result, details={**result.details, "bigram": score})

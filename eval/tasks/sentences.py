@@ -4,7 +4,7 @@ import random
 import re
 from collections.abc import Iterator, Sequence
 
-from eval.tasks.items import Frame, Item, exchanged
+from eval.tasks.items import Frame, Item, exchanged_in_pairs
 
 SENTENCE = re.compile(r"(?:^[ \t]*|(?<=[.!?] ))([A-Z][a-z]+(?: [a-z]+){5,14}\.)(?!\S)", re.MULTILINE)
 SENTENCES_PER_DOCUMENT = 3
@@ -38,7 +38,11 @@ def word_order(documents: Sequence[tuple[str, str]], rng: random.Random) -> Iter
 
 def definitions(documents: Sequence[tuple[str, str]], rng: random.Random) -> Iterator[Item]:
     """A word of one sentence and an equally long word of another, each in its own sentence and in the other's."""
-    waiting: dict[int, Frame] = {}
+    return exchanged_in_pairs(_words(documents, rng), rng)
+
+
+def _words(documents: Sequence[tuple[str, str]], rng: random.Random) -> Iterator[tuple[int, Frame]]:
+    """A word of each sentence, with its length."""
     for identity, sentence in _sentences(documents, rng):
         words = sentence[:-1].split(" ")
         places = [i for i, word in enumerate(words) if i > 0 and len(word) in CLOZE_CHARACTERS]
@@ -46,9 +50,4 @@ def definitions(documents: Sequence[tuple[str, str]], rng: random.Random) -> Ite
             continue
         i = rng.choice(places)
         before, after = " ".join(words[:i]) + " ", " ".join(["", *words[i + 1 :]]) + "."
-        frame = Frame(before=before, answer=words[i], after=after, cluster=identity)
-        other = waiting.pop(len(words[i]), None)
-        if other is None or other.answer == frame.answer:
-            waiting[len(words[i])] = frame
-        else:
-            yield from exchanged([other, frame], rng)
+        yield len(words[i]), Frame(before=before, answer=words[i], after=after, cluster=identity)

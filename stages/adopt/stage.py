@@ -119,10 +119,9 @@ def _try(folder: Path) -> dict[str, Any]:
     if tokenizer.size > rows:
         raise InputError(f"adopt.source: the tokenizer has {tokenizer.size} ids and the model {rows} rows for them")
     _let_it_read(adopted)
-    parameters = {id(parameter): parameter for parameter in model.parameters()}.values()
     return {
         "architecture": type(model).__name__,
-        "num_parameters": sum(parameter.numel() for parameter in parameters),
+        "num_parameters": sum(parameter.numel() for parameter in model.parameters()),
         "vocabulary_rows": rows,
         "max_length": int(model.config.max_position_embeddings),
         "prefix_id": tokenizer.prefix_id,

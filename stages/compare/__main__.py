@@ -1,4 +1,4 @@
-"""Compare every evaluation of a recipe with its baseline, or the two that are named.
+"""Compare the evaluations of a recipe's checkpoints, each with its baseline, or the two that are named.
 
 Run: python -m stages.compare RECIPE [--input candidate=EVALUATION --input baseline=BASELINE]
 """

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 
 from stages.compare.baselines import current
 from stages.compare.config import CompareConfig
+from stages.current import of_same_training
 from stages.manifest import InputEntry
 from stages.store import Artifact, Store
 
@@ -29,12 +30,8 @@ def choose_baseline(config: CompareConfig, store: Store, inputs: Mapping[str, tu
 
 def _before(store: Store, checkpoint: Artifact) -> Artifact | None:
     """The checkpoint before this one in its training."""
-    parent, step = checkpoint.manifest.config.get("parent"), checkpoint.facts["step"]
-    earlier = [
-        found
-        for found in store.all("checkpoint")
-        if parent is not None and found.manifest.config.get("parent") == parent and found.facts["step"] < step
-    ]
+    step = checkpoint.facts["step"]
+    earlier = [found for found in of_same_training(store, checkpoint) if found.facts["step"] < step]
     return max(earlier, key=lambda found: found.facts["step"], default=None)
 
 

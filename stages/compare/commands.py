@@ -7,9 +7,8 @@ from typing import Any
 from data.errors import InputError
 from stages.cli import add_root_argument
 from stages.compare.baselines import promote, promoted
+from stages.config import LABEL_PATTERN
 from stages.store import Store
-
-NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 
 
 def add_baseline_commands(commands: "argparse._SubParsersAction[Any]") -> None:
@@ -31,7 +30,7 @@ def add_baseline_commands(commands: "argparse._SubParsersAction[Any]") -> None:
 
 
 def _promote(arguments: argparse.Namespace) -> None:
-    if not NAME.fullmatch(arguments.name):
+    if not re.fullmatch(LABEL_PATTERN, arguments.name):
         raise InputError(f"--name {arguments.name!r}: use letters, digits, and _ . - after the first, at most 64")
     store = Store(arguments.root)
     artifact = promote(store, store.lookup(arguments.evaluation), arguments.name, arguments.note)

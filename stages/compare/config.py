@@ -2,7 +2,7 @@
 
 from pydantic import Field
 
-from stages.config import StageConfig, runtime
+from stages.config import LABEL_PATTERN, StageConfig, runtime
 
 
 class CompareConfig(StageConfig):
@@ -20,6 +20,6 @@ class CompareConfig(StageConfig):
     most_flips: int = Field(20, ge=1, description="Items kept of each task and direction, those that moved most")
     baseline: str = runtime(
         "main",
-        pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$",
+        pattern=LABEL_PATTERN,
         description="Name of the promoted baseline that finished models are compared with",
     )

@@ -1,18 +1,16 @@
-"""An evaluation beside a training of the same store: it waits between batches, so that the training keeps its pace.
+"""An evaluation beside a training of the same store: it waits between batches where it costs the training its pace.
 
 The training says in timing.jsonl of its run directory how long each step took. Steps that end while the evaluation
 waits tell how fast the training is alone, all others what it loses. The evaluation goes on while the training has lost
 no more than the share that it may (`most_slowdown`), counted over all steps since the evaluation began; and it always
-gets a twentieth of the time, so that it comes to its end however slow the machine is.
+gets at least a twentieth of the time, so that it comes to its end however slow the machine is.
 """
 
-import json
 import os
 import statistics
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +18,7 @@ from data.errors import InputError
 from stages.evaluate.config import EvaluateConfig
 from stages.journal import Journal
 from stages.pretrain.job import RunDirectory
+from stages.pretrain.monitor.tail import Appended
 from stages.store import Store
 
 LEAST_SHARE = 0.05
@@ -77,22 +76,12 @@ class Steps:
     """Seconds of the steps that a training appends to `path`."""
 
     def __init__(self, path: Path) -> None:
-        self._path = path
-        self._offset = max((path.stat().st_size if path.exists() else 0) - LAST_BYTES, 0)
+        self._lines = Appended(path, last_bytes=LAST_BYTES)
         self.before = self.new()[-WINDOW_STEPS:]
 
     def new(self) -> list[float]:
         """Of the steps that have ended since the last call."""
-        try:
-            with open(self._path, "rb") as file:
-                if file.seek(0, os.SEEK_END) < self._offset:  # a restarted training has dropped what it will do again
-                    self._offset = file.tell()
-                file.seek(self._offset)
-                whole, newline, _ = file.read().rpartition(b"\n")
-        except FileNotFoundError:
-            return []
-        self._offset += len(whole) + len(newline)
-        return list(_seconds(whole.splitlines()))
+        return [line["seconds"] for line in self._lines.lines()]
 
 
 class Governor:
@@ -174,9 +163,7 @@ class Governor:
 
 def running_trainings(store: Store) -> dict[str, RunDirectory]:
     """The trainings of a store that live processes build now, by key."""
-    leases = (store.artifacts_path / "pretrain").glob(".lease-*")
-    keys = sorted(path.name.removeprefix(".lease-") for path in leases)
-    return {key: RunDirectory(store.runs_path(key)) for key in keys if store.is_being_built("pretrain", key)}
+    return {key: RunDirectory(store.runs_path(key)) for key in store.being_built("pretrain")}
 
 
 def take_place(
@@ -196,13 +183,6 @@ def take_place(
         journal.event("note", text=f"waits for the end of the training {', '.join(before)} (evaluate.beside)")
         while running_trainings(store):
             sleep(LOOK_FOR_TRAININGS_SECONDS)
-
-
-def _seconds(lines: Iterable[bytes]) -> Iterator[float]:
-    """Of the lines that are whole: the first one read may lack its beginning."""
-    for line in lines:
-        with suppress(ValueError):
-            yield json.loads(line)["seconds"]
 
 
 def governor(config: EvaluateConfig, store: Store) -> Governor:

@@ -6,6 +6,7 @@ from typing import Any, Literal
 from pydantic import Field
 
 from stages.config import StageConfig, runtime, shared
+from stages.scored_model import Device, Precision
 from stages.store import Artifact, Store
 from stages.suites import SuitesConfig
 
@@ -22,10 +23,8 @@ class EvaluateConfig(StageConfig):
     form: Literal["hf", "gguf-f32", "gguf-q4_0"] = Field(
         "hf", description="Of an exported model: which of its forms is judged"
     )
-    precision: Literal["float32", "bfloat16"] = Field("float32", description="In which the model computes")
-    device: Literal["auto", "cpu", "cuda"] = runtime(
-        "cpu", rounding=True, description="Where the model runs; auto: on a GPU if there is one"
-    )
+    precision: Precision = Field("float32", description="In which the model computes")
+    device: Device = runtime("cpu", rounding=True, description="Where the model runs; auto: on a GPU if there is one")
 
     threads: int = runtime(
         1, rounding=True, ge=1, description="CPU threads; one leaves the others to a training that goes on beside"
@@ -40,7 +39,9 @@ class EvaluateConfig(StageConfig):
         description="While a training of the same store goes on: share the machine with it, or wait until it is done",
     )
     most_slowdown: float = runtime(
-        0.05, gt=0, description="With beside = share: most time that a training beside it may lose, as a share"
+        0.05,
+        gt=0,
+        description="With beside = share: it waits while a training beside it has lost more than this share of pace",
     )
 
 

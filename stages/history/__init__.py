@@ -1,1 +1,4 @@
-"""Every evaluation in a store on one page, from manifests alone: `python -m stages history --out history.html`."""
+"""Every evaluation in a store on one page, from manifests and the ledger of alerts alone.
+
+Run: python -m stages history --out history.html
+"""

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from stages.history import view
+from stages.looks import finished
 from stages.report.rendering import TEMPLATES, environment
 from stages.store import Store
 
@@ -20,7 +21,7 @@ def render(store: Store) -> str:
     past = view.read(store)
     models = view.of_last_models(past.evaluations, store)
     labels = view.labels(past)
-    promoted = [view.finished(artifact) for artifact in past.baselines]
+    promoted = [finished(artifact) for artifact in past.baselines]
     bits = view.bits_panels(models)
     charts = [("Held-out text, bits per byte: lower is better", bits)] if bits else []
     charts += [(AXES[axis][0], panels) for axis, panels in view.task_panels(models).items()]

@@ -3,13 +3,14 @@ nothing else.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from stages import alerts
 from stages.compare.baselines import BASELINE
+from stages.looks import finished
 from stages.store import Artifact, Store
 
 if TYPE_CHECKING:
@@ -39,11 +40,6 @@ def read(store: Store) -> Past:
         comparisons=comparisons,
         alerts=alerts.read(store.root / alerts.LEDGER),
     )
-
-
-def finished(artifact: Artifact) -> float:
-    """When, in seconds since 1970."""
-    return datetime.fromisoformat(artifact.manifest.provenance["finished"]).timestamp()
 
 
 def labels(past: Past) -> list[str]:
@@ -140,7 +136,8 @@ def _verdict(comparison: Artifact | None) -> dict[str, Any]:
 
 def baseline_rows(past: Past) -> list[dict[str, Any]]:
     """A line for each promotion, the newest first; the current one of each name is marked."""
-    newest = {artifact.facts["name"]: artifact.facts["serial"] for artifact in _by_serial(past.baselines)}
+    in_turn = sorted(past.baselines, key=lambda artifact: artifact.facts["serial"])
+    newest = {artifact.facts["name"]: artifact.facts["serial"] for artifact in in_turn}
     return [
         {
             "finished": artifact.manifest.provenance["finished"],
@@ -154,10 +151,6 @@ def baseline_rows(past: Past) -> list[dict[str, Any]]:
         }
         for artifact in reversed(past.baselines)
     ]
-
-
-def _by_serial(baselines: Iterable[Artifact]) -> list[Artifact]:
-    return sorted(baselines, key=lambda artifact: artifact.facts["serial"])
 
 
 def regression_rows(past: Past) -> list[dict[str, Any]]:

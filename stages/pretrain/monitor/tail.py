@@ -1,8 +1,10 @@
 """Turns the metrics that the workers append into progress, events and warnings."""
 
 import json
+import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -27,8 +29,8 @@ class MetricsTail:
     ) -> None:
         """Begins behind the lines that are there, which are those of the steps up to `resumed_step`."""
         self.reached = resumed_step
-        self._metrics = _Appended(run.metrics)
-        self._timing = _Appended(run.timing)
+        self._metrics = Appended(run.metrics)
+        self._timing = Appended(run.timing)
         self._config = config
         self._journal = journal
         self._clock = clock
@@ -77,19 +79,29 @@ def machine(line: Mapping[str, Any]) -> dict[str, float]:
     return found | {"exposed_share": line["communication"]["exposed_share"]} if "communication" in line else found
 
 
-class _Appended:
-    """The lines that are appended to a file from now on."""
+class Appended:
+    """The JSON objects that are appended to a .jsonl file from now on, and those in so many of its last bytes."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, *, last_bytes: int = 0) -> None:
         self._path = path
-        self._offset = path.stat().st_size if path.exists() else 0
+        self._offset = max((path.stat().st_size if path.exists() else 0) - last_bytes, 0)
 
     def lines(self) -> list[dict[str, Any]]:
         """Those that are whole and that nobody has asked for yet."""
-        if not self._path.exists():
+        try:
+            with open(self._path, "rb") as file:
+                if file.seek(0, os.SEEK_END) < self._offset:  # a restarted training has dropped what it will do again
+                    self._offset = file.tell()
+                file.seek(self._offset)
+                whole, newline, _ = file.read().rpartition(b"\n")
+        except FileNotFoundError:
             return []
-        with open(self._path, "rb") as file:
-            file.seek(self._offset)
-            whole, newline, _ = file.read().rpartition(b"\n")
         self._offset += len(whole) + len(newline)
-        return [json.loads(line) for line in whole.splitlines()]
+        return list(_whole(whole.splitlines()))
+
+
+def _whole(lines: Iterable[bytes]) -> Iterator[dict[str, Any]]:
+    """Without those that lack their beginning, where reading began, or their end, where a kill tore them."""
+    for line in lines:
+        with suppress(ValueError):
+            yield json.loads(line)

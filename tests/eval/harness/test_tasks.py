@@ -82,7 +82,10 @@ def test_a_limit_changes_no_prompt(tmp_path: Path) -> None:
     suite = Suite(name="mine", axis="capability", version=1, tasks=(definition,))
     model = HarnessModel(scorer(), characters())
     hashes = {
-        limit: [item.prompt_hash for item in tasks._run_task(model, manager, suite, task(limit=limit, shots=3)).items]
+        limit: [
+            item.prompt_hash
+            for item in tasks._run_task(model, manager, "indent", suite, task(limit=limit, shots=3)).items
+        ]
         for limit in (5, 20)
     }
     assert len(hashes[20]) == 20 and hashes[5] == hashes[20][:5]

@@ -64,7 +64,7 @@ def test_exact_means_what_greedy_generation_gives() -> None:
         for start in range(len(text) - 35 + 1):
             prefix, continued = text[start : start + 20], text[start + 20 : start + 35]
             if exposure.hashed(prefix, continued) == item.prompt_hash:
-                greedy = judged.scorer.greedy(characters().encode(prefix), max_new_tokens=15)
+                greedy = judged.scorer.generate([characters().encode(prefix)], max_new_tokens=15)[0]
                 assert (characters().decode(greedy) == continued) is bool(item.score)
                 break
         else:

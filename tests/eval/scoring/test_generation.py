@@ -13,11 +13,11 @@ def test_greedy_generation_follows_the_best_token_and_ends_at_the_end_of_the_doc
     model = BigramModel(13, max_length=8)
     for token in range(12):
         model.table[token, token + 1] = 100.0
-    assert Scorer(model, prefix_token=9).greedy([5], max_new_tokens=39) == [6, 7, 8], "9 ends the document"
-    assert Scorer(model, prefix_token=12, end_tokens=[8]).greedy([5], max_new_tokens=39) == [6, 7]
-    assert Scorer(model, prefix_token=12).greedy([5], max_new_tokens=2) == [6, 7]
-    assert Scorer(model, prefix_token=12).greedy([5], max_new_tokens=0) == []
-    assert Scorer(model, prefix_token=12).greedy([5], max_new_tokens=9, stop=lambda new: len(new) == 1) == [6]
+    assert Scorer(model, prefix_token=9).generate([[5]], max_new_tokens=39)[0] == [6, 7, 8], "9 ends the document"
+    assert Scorer(model, prefix_token=12, end_tokens=[8]).generate([[5]], max_new_tokens=39)[0] == [6, 7]
+    assert Scorer(model, prefix_token=12).generate([[5]], max_new_tokens=2)[0] == [6, 7]
+    assert Scorer(model, prefix_token=12).generate([[5]], max_new_tokens=0)[0] == []
+    assert Scorer(model, prefix_token=12).generate([[5]], max_new_tokens=9, stop=lambda new: len(new) == 1) == [[6]]
 
 
 CONTEXTS = [[5 + i, *range(30, 30 + 3 * i % 17)] for i in range(11)] + [[], list(range(3, 3 + LENGTH - 4))]
