@@ -43,6 +43,7 @@ class Source:
     counts tokens, or judges a text of so many tokens, so that models with different tokenizers are not compared by it.
     through_harness: lm-eval asks the items, so that its version may move the score. seeded: items or samples are drawn
     by the task's seed. measured: scores are times or sizes of memory, and what is left out depends on the machine.
+    exact: its one item is known without error, so that any difference is certain.
     """
 
     runner: str
@@ -52,6 +53,7 @@ class Source:
     through_harness: bool = False
     seeded: bool = False
     measured: bool = False
+    exact: bool = False
 
     @property
     def idle(self) -> tuple[str, ...]:
@@ -144,7 +146,7 @@ SOURCES: dict[str, Source] = {
     "peak_memory": Source(
         runner="eval.efficiency.memory:run_peak_memory", settings=MemorySettings, per_token=True, measured=True
     ),
-    "model_bytes": Source(runner="eval.efficiency.memory:run_model_bytes"),
+    "model_bytes": Source(runner="eval.efficiency.memory:run_model_bytes", exact=True),
     "energy": Source(
         runner="eval.efficiency.energy:run_task", settings=ThroughputSettings, per_token=True, measured=True
     ),

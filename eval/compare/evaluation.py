@@ -10,7 +10,7 @@ from eval.results import ItemResult
 class TaskScores:
     """A task of an evaluation with its items. measured: scores are times or sizes of memory. software: what asked and
     judged it, with versions, where those move the score. per_token: a score depends on the number of tokens, so
-    that it means another thing under another tokenizer.
+    that it means another thing under another tokenizer. exact: one item, which is no sample.
     """
 
     suite: str
@@ -24,6 +24,7 @@ class TaskScores:
     measured: bool = False
     software: str = ""
     per_token: bool = False
+    exact: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -3,6 +3,7 @@ chance.
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -60,13 +61,9 @@ def paired_difference(task: TaskScores, paired: Paired, draws: int) -> Differenc
     changes = [a - b for a, b in zip(ours, theirs, strict=True)]
     sums = clustered(changes, clusters, weights)
     p_value, method = sign_test(sums.totals, draws=draws)
-    if task.axis == "efficiency" and len(pairs) == 1:
+    if task.exact:
         p_value, method = float(not changes[0]), FACT
-    if is_share(ours, weights) and is_share(theirs, weights):
-        low, high, error = interval_of_change(changes, clusters)
-    else:
-        low, high = bootstrap_interval(sums) if sums.num_clusters > 1 else (None, None)
-        error = sums.standard_error
+    low, high, error = interval_of_difference(ours, theirs, clusters, weights)
     better = [change > 0 if task.higher_is_better else change < 0 for change in changes if change]
     return Difference(
         candidate=clustered(ours, clusters, weights).value,
@@ -87,7 +84,23 @@ def paired_difference(task: TaskScores, paired: Paired, draws: int) -> Differenc
     )
 
 
-def interval_of_change(changes: list[float], clusters: list[str]) -> tuple[float | None, float | None, float | None]:
+def interval_of_difference(
+    ours: Sequence[float], theirs: Sequence[float], clusters: Sequence[str], weights: Sequence[float]
+) -> tuple[float | None, float | None, float | None]:
+    """The 95 % interval of the mean of `ours` less `theirs`, item by item, and its standard error over clusters; all
+    are absent with one cluster.
+    """
+    changes = [a - b for a, b in zip(ours, theirs, strict=True)]
+    if is_share(ours, weights) and is_share(theirs, weights):
+        return interval_of_change(changes, clusters)
+    sums = clustered(changes, clusters, weights)
+    low, high = bootstrap_interval(sums) if sums.num_clusters > 1 else (None, None)
+    return low, high, sums.standard_error
+
+
+def interval_of_change(
+    changes: Sequence[float], clusters: Sequence[str]
+) -> tuple[float | None, float | None, float | None]:
     """The interval of a difference of two shares on the same items, and its standard error: Wald's after one item more
     has changed each way (Bonett and Price 2012), so that it has a width even where no item changed; over clusters,
     the two items being clusters of their own that weigh as many items as count as an independent one, and by

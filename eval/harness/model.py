@@ -69,7 +69,7 @@ class HarnessModel(LM):
     def _generate(
         self, contexts: list[str], max_new_tokens: int, stops: tuple[str, ...], done: int, total: int
     ) -> list[str]:
-        room = self._scorer.model.max_length - max_new_tokens - int(self._scorer.always_prefix)
+        room = self._scorer.room(max_new_tokens)
         decode, progress = self._tokenizer.decode, self._progress
         found = self._scorer.generate(
             [list(self._tokenizer.encode(context))[-room:] for context in contexts],

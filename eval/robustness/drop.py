@@ -4,11 +4,9 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from eval.compare.clusters import clustered
+from eval.compare.task import interval_of_difference
 from eval.results import ItemResult, TaskResult
 from eval.suites import Suite, TaskDefinition
-
-NORMAL_95 = 1.959964
 
 
 def with_drop(
@@ -32,7 +30,7 @@ def with_drop(
         items=tuple(items),
         details={
             "clean": _mean(clean_scores),
-            "drop": interval(_mean(drops), clustered(drops, [item.cluster for item in items]).standard_error),
+            "drop": _drop(items, clean_scores),
             "worst_group": {"group": worst, "value": _mean(items[i].score for i in groups[worst])},
             "groups": {
                 group: {
@@ -47,14 +45,11 @@ def with_drop(
     )
 
 
-def interval(value: float, standard_error: float | None) -> dict[str, float | None]:
-    """A drop with its standard error over clusters and its 95 % interval by the normal approximation; absent for fewer
-    than two clusters. Positive is worse.
-    """
-    if standard_error is None:
-        return {"value": value, "low": None, "high": None, "standard_error": None}
-    reach = NORMAL_95 * standard_error
-    return {"value": value, "low": value - reach, "high": value + reach, "standard_error": standard_error}
+def _drop(items: Sequence[ItemResult], clean_scores: Sequence[float]) -> dict[str, float | None]:
+    """What is lost, positive where the changed questions are answered worse, with the interval of a comparison."""
+    scores, clusters = [item.score for item in items], [item.cluster for item in items]
+    low, high, error = interval_of_difference(clean_scores, scores, clusters, [1.0] * len(items))
+    return {"value": _mean(clean_scores) - _mean(scores), "low": low, "high": high, "standard_error": error}
 
 
 def _mean(values: Iterable[float]) -> float:

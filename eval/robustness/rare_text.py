@@ -13,8 +13,8 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 
 from eval.compare.clusters import clustered
+from eval.compare.intervals import Z
 from eval.results import ItemResult, Skipped, TaskResult
-from eval.robustness.drop import interval
 from eval.robustness.settings import RareTextSettings
 from eval.scoring.scorer import Progress, bits
 from eval.subject import Document, Subject, beginnings
@@ -113,13 +113,21 @@ def _details(items: Sequence[ItemResult], others: Sequence[ItemResult]) -> dict[
         if (found := [item for item in items if item.group == group])
     }
     worst = max(groups, key=lambda group: groups[group]["value"])
-    error = None if errors[0] is None or errors[1] is None else math.hypot(errors[0], errors[1])
     return {
         "clean": clean,
-        "drop": interval(value - clean, error),
+        "drop": _drop(value - clean, *errors),
         "worst_group": {"group": worst, "value": groups[worst]["value"]},
         "groups": groups,
     }
+
+
+def _drop(value: float, *errors: float | None) -> dict[str, float | None]:
+    """The difference of two sets of documents, with its 95 % interval by the normal approximation."""
+    known = [error for error in errors if error is not None]
+    if len(known) < len(errors):
+        return {"value": value, "low": None, "high": None, "standard_error": None}
+    error = math.hypot(*known)
+    return {"value": value, "low": value - Z * error, "high": value + Z * error, "standard_error": error}
 
 
 def _mean(items: Sequence[ItemResult]) -> float:

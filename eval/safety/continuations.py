@@ -60,7 +60,7 @@ def continued(
     progress: "Progress | None",
 ) -> list[str]:
     """What follows each text; of a long one the end is read, so that there is room for it."""
-    room = max(1, subject.scorer.model.max_length - max_new_tokens)
+    room = subject.scorer.room(max_new_tokens)
     new = subject.scorer.generate(
         [list(subject.tokenizer.encode(text))[-room:] for text in texts],
         max_new_tokens=max_new_tokens,

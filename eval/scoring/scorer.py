@@ -84,6 +84,10 @@ class Scorer:
         """The score of each whole sequence after the prefix token."""
         return self.score([((), sequence) for sequence in sequences], progress)
 
+    def room(self, max_new_tokens: int) -> int:
+        """Tokens of a context that leave room for so many more, and for the prefix token; at least 1."""
+        return max(1, self.model.max_length - max_new_tokens - int(self.always_prefix))
+
     def generate(
         self,
         contexts: Sequence[Sequence[int]],

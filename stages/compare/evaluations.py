@@ -71,6 +71,7 @@ def _task(
         measured=measured,
         software=_software(told["source"], externals),
         per_token=source.per_token,
+        exact=source.exact,
     )
 
 

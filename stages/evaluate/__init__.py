@@ -10,7 +10,7 @@ from stages.evaluate.stage import run
 
 STAGE = Stage(
     name="evaluate",
-    revision=3,
+    revision=4,
     config=EvaluateConfig,
     inputs={
         "model": OneOf("checkpoint", "export", "adopt", default="each"),

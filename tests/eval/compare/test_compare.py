@@ -180,7 +180,7 @@ def test_a_size_is_no_sample():
     """One number that is the same every time: whatever differs, differs."""
 
     def sized(log2_mebibytes):
-        found = task(items([log2_mebibytes]), higher_is_better=False, axis="efficiency", alert_threshold=0.1)
+        found = task(items([log2_mebibytes]), higher_is_better=False, exact=True, alert_threshold=0.1)
         return evaluation({"model_bytes": found})
 
     assert verdicts(sized(6.2), sized(6)) == {"model_bytes": "regressed"}
