@@ -10,7 +10,7 @@ export HF_HUB_DISABLE_TELEMETRY ?= 1
 # Each stage is a process of its own: it must find its modules compiled.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test test-parallel bench chaos lint ui clean
+.PHONY: demo test test-parallel test-orchestration bench chaos lint ui ui-stop doctor clean
 
 demo: .venv/ready  ## the whole chain on this installation's own documentation, in minutes
 	$(BIN)/python -m flows.pipeline $(RECIPE) $(ARGS)
@@ -32,8 +32,17 @@ chaos: .venv/ready  ## some 200 faults in trainings on two processes; resumes wh
 chaos-chain: .venv/ready  ## kill the whole chain at 20 random moments, on one process and on two
 	$(BIN)/python -m tests.chaos.chain $(ARGS)
 
-ui: .venv/ready  ## the Prefect server with its UI, on loopback
-	$(BIN)/prefect server start --host 127.0.0.1
+ui: .venv/ready  ## the desk: server with UI, worker, deployments; what runs already goes on
+	$(BIN)/python -m flows.desk up $(ARGS)
+
+ui-stop: .venv/ready  ## stop the desk; its runs continue with the next `make ui`
+	$(BIN)/python -m flows.desk down
+
+doctor: .venv/ready  ## what the desk misses, and what to do about it
+	$(BIN)/python -m flows.desk doctor $(ARGS)
+
+test-orchestration: .venv/ready  ## a real desk: kills, triggers, schedules, and its UI in a browser
+	$(BIN)/python -m tests.orchestration $(ARGS)
 
 lint: .venv/ready
 	$(BIN)/ruff check .

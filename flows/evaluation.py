@@ -32,7 +32,9 @@ from prefect.settings import PREFECT_API_URL
 
 from data.errors import InputError
 from flows.alerts import tell
-from flows.notify import show_comparison, show_evaluation
+from flows.artifacts import show_comparison, show_evaluation
+from flows.parameters import checked, require_json
+from flows.run_names import named
 from flows.stage_task import Run, make
 from flows.terminal import Listener, in_terminal, watching
 from stages.alerts import Ledger, Look
@@ -47,7 +49,13 @@ JUDGED_STAGES = STAGES["evaluate"].inputs["model"].stages
 running: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
 
-@flow(name="evaluate-checkpoint", flow_run_name="{recipe.name} {checkpoint}", persist_result=False)
+@flow(
+    name="evaluate-checkpoint",
+    flow_run_name=named("{recipe} {checkpoint}"),
+    validate_parameters=False,
+    persist_result=False,
+)
+@checked
 async def evaluate_checkpoint(recipe: Recipe, checkpoint: str, root: str = ".") -> str:
     """Evaluate a checkpoint that has become healthy, and compare it.
 
@@ -61,7 +69,8 @@ async def evaluate_checkpoint(recipe: Recipe, checkpoint: str, root: str = ".") 
     return str((await evaluate_model(run, watching(), model)).path)
 
 
-@flow(name="regression", flow_run_name="{recipe.name}", persist_result=False)
+@flow(name="regression", flow_run_name=named("{recipe}"), validate_parameters=False, persist_result=False)
+@checked
 async def regression(
     recipe: Recipe,
     root: str = ".",
@@ -108,7 +117,7 @@ async def evaluate_model(
         async with running.setdefault(model.key, asyncio.Lock()):
             evaluation, is_new = await _make("evaluate", run, listener, suffix, model=model.key)
             if is_new:
-                await show_evaluation(evaluation)
+                await show_evaluation(run, evaluation)
             looks = await _compare(run, listener, model, evaluation, label, suffix)
     except Exception as error:
         await tell(run.store, [look_of_failure(label, model.path.name, str(error)), _overdue(run)], blocks)
@@ -273,7 +282,8 @@ def _run(arguments: argparse.Namespace) -> None:
     if arguments.cron:
         _require_schedule(arguments.cron)
         _require_server("--cron")
-        parameters = {"recipe": recipe.model_dump(mode="json"), "root": str(Path(root).resolve()), **more}
+        parameters = {"recipe": recipe.tables(), "root": str(Path(root).resolve()), **more}
+        require_json(parameters)
         served: Flow = import_module("flows.evaluation").regression  # not that of __main__, which no run can import
         kind = EntrypointType.MODULE_PATH
         served.serve(name=recipe.name, cron=arguments.cron, parameters=parameters, limit=1, entrypoint_type=kind)

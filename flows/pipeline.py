@@ -16,9 +16,11 @@ from stages.recipe import Recipe, load
 
 # isort: split
 from prefect import flow
-from prefect.artifacts import acreate_markdown_artifact
 
+from flows.artifacts import show_pipeline
 from flows.evaluation import evaluate_model, evaluate_rest
+from flows.parameters import checked
+from flows.run_names import named
 from flows.stage_task import Run, make
 from flows.terminal import Listener, in_terminal, watching
 from stages.export.config import Form
@@ -28,7 +30,8 @@ BEFORE_TRAINING = ("curate", "tokenizer", "pretokenize", "plan", "preflight")
 AFTER_TRAINING = ("export", "report")
 
 
-@flow(name="pipeline", flow_run_name="{recipe.name}", validate_parameters=True, persist_result=False)
+@flow(name="pipeline", flow_run_name=named("{recipe}"), validate_parameters=False, persist_result=False)
+@checked
 async def pipeline(recipe: Recipe, root: str = ".") -> dict[str, list[str]]:
     """From raw text to the report.
 
@@ -36,7 +39,7 @@ async def pipeline(recipe: Recipe, root: str = ".") -> dict[str, list[str]]:
         recipe: Everything that the run depends on.
         root: Folder that holds artifacts/ and runs/.
     """
-    return await chain(Run(recipe, Path(root)), watching())
+    return await chain(Run(recipe, Path(root), evaluates=True), watching())
 
 
 async def chain(run: Run, listener: Listener) -> dict[str, list[str]]:
@@ -45,7 +48,7 @@ async def chain(run: Run, listener: Listener) -> dict[str, list[str]]:
     made["pretrain"], made["evaluate"] = await _train_and_evaluate(run, listener)
     for name in AFTER_TRAINING:
         made[name] = await make(name, run, listener)
-    await _show(run, made)
+    await show_pipeline(run, made)
     return made
 
 
@@ -80,13 +83,6 @@ async def _train_and_evaluate(run: Run, listener: Listener) -> tuple[list[str], 
         evaluation.cancel()
         await asyncio.gather(training, evaluation, return_exceptions=True)
     return trained, await evaluate_rest(run, listener)
-
-
-async def _show(run: Run, made: dict[str, list[str]]) -> None:
-    """A summary of the run in the Prefect UI."""
-    rows = ["| stage | artifact |", "|---|---|"]
-    rows += [f"| {name} | `{path}` |" for name, paths in made.items() for path in paths]
-    await acreate_markdown_artifact("\n".join(rows), key="pipeline", description=f"Artifacts of {run.recipe.name}")
 
 
 def main() -> None:

@@ -7,18 +7,15 @@ for minutes. It ends with its parent, whatever ends that.
 import os
 import socket
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from urllib.error import URLError
-from urllib.request import urlopen
 
-import prefect
 from prefect.settings import PREFECT_API_URL, PREFECT_HOME, PREFECT_UI_API_URL, temporary_settings
 
 from flows.process import die_with_parent
+from flows.serving import SERVER_ENVIRONMENT, is_healthy, server_command
 
 START_SECONDS = 120.0
 STOP_SECONDS = 15.0
@@ -41,12 +38,8 @@ def server_for_this_run() -> Iterator[str]:
     url = f"http://127.0.0.1:{port}/api"
     with open(log, "wb") as output:
         process = subprocess.Popen(
-            [
-                *(sys.executable, "-m", "uvicorn", "--factory", "prefect.server.api.server:create_app"),
-                *("--app-dir", str(Path(prefect.__file__).parents[1])),
-                *("--host", "127.0.0.1", "--port", str(port), "--log-level", "error", "--lifespan", "on"),
-            ],
-            env={**os.environ, "PREFECT__SERVER_FINAL": "1", PREFECT_UI_API_URL.name: url},
+            server_command("prefect.server.api.server:create_app", "127.0.0.1", port, log_level="error"),
+            env={**os.environ, **SERVER_ENVIRONMENT, PREFECT_UI_API_URL.name: url},
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=output,
@@ -64,12 +57,9 @@ def server_for_this_run() -> Iterator[str]:
 def _wait_until_healthy(process: subprocess.Popen[bytes], url: str, log: Path) -> None:
     deadline = time.monotonic() + START_SECONDS
     while process.poll() is None and time.monotonic() < deadline:
-        try:
-            with urlopen(f"{url}/health", timeout=5) as response:
-                if response.status == 200:
-                    return
-        except (URLError, TimeoutError, ConnectionError):
-            time.sleep(POLL_SECONDS)
+        if is_healthy(url):
+            return
+        time.sleep(POLL_SECONDS)
     raise RuntimeError(f"the embedded Prefect server did not start; the end of {log}:\n{log.read_text()[-2000:]}")
 
 

@@ -1,12 +1,13 @@
 """The one generic task: make the artifacts of a stage, from the store if they are there, else by a child process.
 
 The manifest is the cache, so Prefect's own is off. A failure is tried again where that can help: not for what the
-user wrote.
+user wrote, nor for want of memory or of time, which the same command would meet again.
 """
 
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -15,24 +16,28 @@ from prefect.cache_policies import NO_CACHE
 from prefect.client.schemas.objects import State, TaskRun
 
 from data.errors import InputError
+from flows.artifacts import show_stage
 from flows.notify import Notifier
-from flows.process import GRACE_SECONDS, StageFailed, run_stage_process
+from flows.process import GRACE_SECONDS, NEVER, Limits, StageFailed, StageOverdue, run_stage_process
 from stages.errors import BAD_INPUT
 from stages.files import write_atomic
 from stages.fingerprint import digest
+from stages.out_of_memory import advice
 from stages.recipe import STAGES, Recipe
 from stages.resolve import MissingInput, Resolver
+from stages.run_settings import RunConfig
 from stages.store import Artifact, Store
 
-RETRY_DELAYS_SECONDS = [1.0, 10.0, 60.0]
+LEAVING_SECONDS = 2.0  # of a training, when its last checkpoint is taken
 
 
 @dataclass(frozen=True)
 class Run:
-    """What the tasks of one flow run share."""
+    """What the tasks of one flow run share. evaluates: its own checkpoints, so that nobody else needs to."""
 
     recipe: Recipe
     root: Path
+    evaluates: bool = False
 
     @property
     def store(self) -> Store:
@@ -51,16 +56,19 @@ class Run:
 async def worth_retrying(task: Task, task_run: TaskRun, state: State) -> bool:
     """Whether the same command may succeed another time."""
     error = await state.aresult(raise_on_failure=False)
-    return not (isinstance(error, InputError) or (isinstance(error, StageFailed) and error.exit_code == BAD_INPUT))
+    if isinstance(error, StageFailed):
+        return error.exit_code != BAD_INPUT and not isinstance(error, StageOverdue)
+    return not isinstance(error, InputError)
 
 
-def stage_task(name: str) -> Task:
+@cache
+def stage_task(name: str, settings: RunConfig) -> Task:
     """The task of one stage."""
     decorator = task(
         name=name,
         task_run_name=name + "{suffix}",
-        retries=len(RETRY_DELAYS_SECONDS),
-        retry_delay_seconds=RETRY_DELAYS_SECONDS,
+        retries=settings.retries,
+        retry_delay_seconds=settings.retry_delays() or None,
         retry_condition_fn=worth_retrying,
         cache_policy=NO_CACHE,
         persist_result=False,
@@ -73,7 +81,7 @@ async def make(
 ) -> list[str]:
     """Paths of the artifacts of a stage. `inputs` names artifacts by key where the recipe leaves a choice; `suffix`
     is added to the name of the task run."""
-    return await TASKS[name](name, run, inputs, listener, suffix)
+    return await stage_task(name, run.recipe.run)(name, run, inputs, listener, suffix)
 
 
 async def _make(
@@ -89,33 +97,37 @@ async def _make(
         for artifact in hits:
             listener({"kind": "artifact", "stage": stage, "key": artifact.key, "path": str(artifact.path), "hit": True})
         return [str(artifact.path) for artifact in hits]
-    notifier = Notifier()
     paths: list[str] = []
+    async with Notifier(run, stage) as notifier:
 
-    def on_event(event: dict[str, Any]) -> None:
-        if event["kind"] == "artifact":
-            paths.append(event["path"])
-        notifier(event)
-        listener(event)
+        def on_event(event: dict[str, Any]) -> None:
+            if event["kind"] == "artifact":
+                paths.append(event["path"])
+            notifier(event)
+            listener(event)
 
-    arguments = [str(run.recipe_path()), "--root", str(run.root), "--wait"]
-    for name, key in inputs.items():
-        arguments += ["--input", f"{name}={key}"]
-    try:
-        await run_stage_process(stage, arguments, on_event, grace_seconds=grace_seconds(run.recipe, stage))
-    except StageFailed as error:
-        on_event({"kind": "warning", "stage": stage, "text": error.summary})
-        raise
+        arguments = [str(run.recipe_path()), "--root", str(run.root), "--wait"]
+        for name, key in inputs.items():
+            arguments += ["--input", f"{name}={key}"]
+        try:
+            await run_stage_process(stage, arguments, on_event, limits=limits(run.recipe, stage))
+        except StageFailed as error:
+            on_event({"kind": "error", "stage": stage, "text": error.summary})
+            raise
+    await show_stage(run, [Artifact(Path(path)) for path in paths])
     return paths
 
 
-TASKS: dict[str, Task] = {name: stage_task(name) for name in STAGES}
-
-
-def grace_seconds(recipe: Recipe, stage: str) -> float:
-    """How long a stage that is cancelled may take to leave: a training takes a last checkpoint first."""
-    last_checkpoint: float = getattr(getattr(recipe, stage), "grace_seconds", 0.0)
-    return last_checkpoint + GRACE_SECONDS
+def limits(recipe: Recipe, stage: str) -> Limits:
+    """How a stage is watched. One that is cancelled has to leave before Prefect kills the flow; only a training that
+    is given longer for its last checkpoint goes on without the flow."""
+    last_checkpoint: float = getattr(recipe.config_for(stage), "grace_seconds", 0.0)
+    return Limits(
+        stall=60 * recipe.run.stall_minutes,
+        deadline=3600 * recipe.run.deadline_hours or NEVER,
+        grace=max(GRACE_SECONDS, last_checkpoint + LEAVING_SECONDS),
+        lower=advice(stage, recipe.config_for(stage)),
+    )
 
 
 def _hits(stage: str, run: Run, inputs: dict[str, str]) -> list[Artifact]:

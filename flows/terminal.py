@@ -13,6 +13,7 @@ import flows.environment  # noqa: F401  (first: Prefect reads its settings when 
 from stages.console import ConsoleListener, fail
 
 # isort: split
+from prefect import tags
 from prefect.client.orchestration import get_client
 from prefect.client.schemas.filters import (
     TaskRunFilter,
@@ -29,6 +30,7 @@ from flows.process import StageFailed
 from flows.server import server_for_this_run
 from stages.errors import FAILED
 
+TAG = "longhaul"  # by which the desk knows its runs
 RECORD_POLLS = 25
 RECORD_POLL_SECONDS = 0.2
 
@@ -72,7 +74,8 @@ async def _to_record(flow: Callable[[], Coroutine[Any, Any, T]]) -> T:
     )
     async with get_client() as client:
         try:
-            return await flow()
+            with tags(TAG):
+                return await flow()
         finally:
             await APILogHandler.aflush()
             drained = EventsWorker.drain_all(timeout=RECORD_POLLS * RECORD_POLL_SECONDS, at_exit=False)

@@ -15,7 +15,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
-from stages import disk, fingerprint, manifest
+from stages import disk, fingerprint, manifest, out_of_memory
+from stages.alive import Alive
 from stages.config import StageConfig
 from stages.journal import Journal, Listener, read_events
 from stages.lease import Lease
@@ -192,8 +193,8 @@ def execute(
     """The artifact of `job`: the one that is there, or a new one.
 
     With `rebuild` the stage runs even so, from nothing, and its result is compared with the one that is there
-    (StoreConflict if they differ). Raises InputError for what the user can mend, TryAgain if another process holds the
-    lease or the disk is full.
+    (StoreConflict if they differ). Raises InputError for what the user can mend, too little memory included, TryAgain
+    if another process holds the lease or the disk is full.
     """
     name = job.stage.name
     present = store.find(name, job.key)
@@ -208,6 +209,8 @@ def execute(
             return _build(job, store, lease, listeners, rebuild, clock)
     except Exception as error:
         explained = disk.explained(error, store.root)
+        if explained is error:
+            explained = out_of_memory.explained(error, name, job.config)
         if explained is error:
             raise
         raise explained from error
@@ -229,7 +232,8 @@ def _build(
     journal = Journal(out / EVENTS, stage=stage.name, listeners=listeners, clock=clock)
     try:
         journal.event("stage.started", key=job.key, label=job.label)
-        result = stage.run(job.config, job.place(store), out, journal)
+        with Alive(journal):
+            result = stage.run(job.config, job.place(store), out, journal)
         journal.event("stage.finished", key=job.key, seconds=round(clock() - started, 3))
     finally:
         journal.close()

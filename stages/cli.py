@@ -6,10 +6,12 @@ else, with a traceback.
 
 import argparse
 import gc
+import itertools
 import json
 import os
 import signal
 import sys
+import threading
 import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
@@ -22,10 +24,12 @@ from stages.base import Job, Stage, execute
 from stages.console import ConsoleListener, fail
 from stages.errors import BAD_INPUT, FAILED, OK, TRY_AGAIN, LeaseHeld, StoreConflict, TryAgain
 from stages.journal import Event
+from stages.parent import end_after_parent
 from stages.resolve import Resolver, nothing_to_do
 from stages.store import Artifact, Store
 
 WAIT_SECONDS = 2.0
+ATTEMPTS_BETWEEN_LINES = 30
 # An import of torch and transformers makes 400,000 objects that stay; looking through them for garbage a thousand times
 # takes a sixth of its time.
 COLLECT_AFTER_OBJECTS = 50_000
@@ -48,11 +52,19 @@ def main(stage: Stage) -> NoReturn:
     parser.add_argument(
         "--events", action="store_true", help="print the journal's events on standard output, one JSON object a line"
     )
+    parser.add_argument(
+        "--outlives-parent",
+        type=float,
+        metavar="SECONDS",
+        help="so long after the process that started this one has ended, end at the latest, whatever it is doing",
+    )
     arguments = parser.parse_args()
     os.environ.setdefault(
         "OMP_WAIT_POLICY", "PASSIVE"
     )  # before torch: idle threads sleep and leave the cores to others
     gc.set_threshold(COLLECT_AFTER_OBJECTS)
+    if arguments.outlives_parent is not None:
+        end_after_parent(arguments.outlives_parent)
     run_and_exit(lambda: _run(stage.name, arguments))
 
 
@@ -159,21 +171,30 @@ def _build(
 def _execute(
     job: Job, store: Store, listener: Callable[[Event], None], arguments: argparse.Namespace, *, rebuild: bool
 ) -> Artifact:
-    while True:
+    for attempt in itertools.count():
         try:
             return execute(job, store, listeners=(listener,), rebuild=rebuild)
-        except LeaseHeld:
+        except LeaseHeld as error:
             if not arguments.wait:
                 raise
+            if attempt % ATTEMPTS_BETWEEN_LINES == 0:
+                kind = "alive" if attempt else "note"
+                text = str(error).partition(";")[0]
+                listener({"time": round(time.time(), 3), "stage": job.stage.name, "kind": kind, "text": text})
             time.sleep(WAIT_SECONDS)
+    raise AssertionError("unreachable")
 
 
 def _event_printer() -> Callable[[Event], None]:
     """A listener that has standard output to itself: what a library prints goes to standard error from here on."""
-    stream = os.fdopen(os.dup(sys.stdout.fileno()), "w", encoding="utf-8")
+    stream = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
+    one_at_a_time = threading.Lock()
 
     def show(event: Event) -> None:
-        print(json.dumps(event, ensure_ascii=False), file=stream, flush=True)
+        line = json.dumps(event, ensure_ascii=False).encode("utf-8", "backslashreplace") + b"\n"
+        with one_at_a_time:
+            stream.write(line)
+            stream.flush()
 
     return show

@@ -22,7 +22,7 @@ from stages.journal import Event
 
 PLAIN_INTERVAL_SECONDS = 5.0
 QUIET_KINDS = frozenset(
-    {"progress", "metric", "account", "checkpoint.saved", "checkpoint.storage", "checkpoint.removed"}
+    {"progress", "metric", "account", "alive", "checkpoint.saved", "checkpoint.storage", "checkpoint.removed"}
 )
 
 

@@ -25,6 +25,7 @@ class Journal:
         self, path: Path, *, stage: str, listeners: tuple[Listener, ...] = (), clock: Callable[[], float] = time.time
     ) -> None:
         self.stage = stage
+        self.lines = 0  # that this object has written
         self._listeners = listeners
         self._clock = clock
         self._lock = threading.Lock()
@@ -39,6 +40,7 @@ class Journal:
         line = json.dumps(event, ensure_ascii=False, allow_nan=False) + "\n"
         with self._lock:
             os.write(self._descriptor, line.encode("utf-8", "backslashreplace"))
+            self.lines += 1
         for listener in self._listeners:
             listener(event)
 

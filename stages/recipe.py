@@ -4,15 +4,11 @@ over it.
 The same model is the parameter of the flows, so that the Prefect form shows what the file may hold.
 """
 
-import difflib
-import json
-import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from pydantic import Field, ValidationError, model_validator
-from pydantic_core import ErrorDetails
 
 from data.errors import InputError
 from stages.adopt import STAGE as ADOPT
@@ -38,7 +34,9 @@ from stages.pretrain import STAGE as PRETRAIN
 from stages.pretrain.config import ModelConfig, PretrainConfig
 from stages.report import STAGE as REPORT
 from stages.report import ReportConfig
+from stages.run_settings import RunConfig
 from stages.suites import SuitesConfig
+from stages.tables import faults, read_tables
 from stages.tokenizer import STAGE as TOKENIZER
 from stages.tokenizer import TokenizerConfig
 
@@ -60,13 +58,6 @@ STAGES: dict[str, Stage] = {
 }
 CHAIN = tuple(name for name in STAGES if name != ADOPT.name)  # adopting is for models from elsewhere
 
-# What TOML calls the shapes that pydantic asks for.
-SHAPES = {
-    "tuple_type": "a list, in square brackets",
-    "dict_type": "a table, in braces",
-    "model_type": "a table, in braces",
-}
-
 
 class Recipe(StageConfig):
     """Everything that a run depends on. Tables that several stages read stand once, at the top level."""
@@ -74,6 +65,7 @@ class Recipe(StageConfig):
     name: str = Field(description="Label of the artifacts; never part of their keys", pattern=LABEL_PATTERN)
     suites: SuitesConfig = Field(default=SuitesConfig(), description="What every checkpoint is judged by")
     alerts: AlertsConfig = Field(default=AlertsConfig(), description="Who is told that a model got worse")
+    run: RunConfig = Field(default=RunConfig(), description="How stages are watched, and tried again")
     model: ModelConfig = Field(default=ModelConfig(), description="The architecture")
     curate: CurateConfig = Field(default=CurateConfig(), description="Raw text to clean, deduplicated documents")
     tokenizer: TokenizerConfig = Field(default=TokenizerConfig(), description="The vocabulary")
@@ -125,20 +117,8 @@ def _filled(config: type[StageConfig], table: dict[str, Any], raw: dict[str, Any
 def load(path: Path, settings: Sequence[str] = ()) -> Recipe:
     """The recipe in a file, with `table.field=value` settings over it. Raises InputError for anything a user can
     mend, naming the field."""
-    try:
-        text = path.read_text(encoding="utf-8")
-        tables = json.loads(text) if path.suffix == ".json" else tomllib.loads(text)
-    except FileNotFoundError:
-        raise InputError(f"there is no recipe {path}; recipes to start from are in deployments/recipes/") from None
-    except IsADirectoryError:
-        raise InputError(f"{path} is a folder; a recipe is a .toml or .json file") from None
-    except (tomllib.TOMLDecodeError, json.JSONDecodeError, UnicodeDecodeError, OSError) as error:
-        raise InputError(f"{path} cannot be read as a recipe: {error}") from None
-    if not isinstance(tables, dict):
-        raise InputError(f"{path} cannot be read as a recipe: it holds a {type(tables).__name__}, not tables")
-    for setting in settings:
-        _set(tables, setting)
-    return parse(tables, str(path))
+    where = "recipes to start from are in deployments/recipes/"
+    return parse(read_tables(path, "recipe", where, settings), str(path))
 
 
 def parse(tables: dict[str, Any], origin: str = "the recipe") -> Recipe:
@@ -146,59 +126,11 @@ def parse(tables: dict[str, Any], origin: str = "the recipe") -> Recipe:
     try:
         return Recipe.model_validate(tables)
     except ValidationError as error:
-        lines = [f"  {_explained(entry)}" for entry in error.errors() if not _is_copy(entry["loc"])]
-        raise InputError(f"{origin} does not hold a valid recipe:\n" + "\n".join(lines)) from None
+        lines = faults(error, Recipe, "recipe", skip=_is_copy)
+        raise InputError(f"{origin} does not hold a valid recipe:\n{lines}") from None
 
 
 def _is_copy(where: Sequence[Any]) -> bool:
     """Whether a fault stands in a stage's copy of a shared table; it is told where the user wrote it."""
     stage = STAGES.get(str(where[0])) if len(where) > 1 else None
     return stage is not None and where[1] in shared_fields(stage.config)
-
-
-def _set(tables: dict[str, Any], setting: str) -> None:
-    name, equals, text = setting.partition("=")
-    if not equals or not name.strip():
-        raise InputError(f"--set {setting!r} is not of the form table.field=value")
-    *parents, field = name.strip().split(".")
-    table: Any = tables
-    for parent in parents:
-        table = table.setdefault(parent, {}) if isinstance(table, dict) else None
-        if not isinstance(table, dict):
-            raise InputError(f"--set {setting!r}: {parent} is not a table")
-    table[field] = _value(text)
-
-
-def _value(text: str) -> Any:
-    """A TOML value, or plain text where it is none: `--set name=trial` needs no quotes."""
-    try:
-        return tomllib.loads(f"value = {text}")["value"]
-    except tomllib.TOMLDecodeError:
-        return text
-
-
-def _explained(entry: ErrorDetails) -> str:
-    where = ".".join(str(part) for part in entry["loc"]) or "recipe"
-    if entry["type"] == "extra_forbidden":
-        *parents, unknown = entry["loc"]
-        known = _fields_at(parents)
-        near = difflib.get_close_matches(str(unknown), known, n=1)
-        return f"{where}: unknown key" + (f"; did you mean {near[0]}?" if near else f"; known here: {', '.join(known)}")
-    if entry["type"] == "missing":
-        return f"{where}: missing, and it has no default"
-    if shape := SHAPES.get(entry["type"]):
-        return f"{where}: Input should be {shape}, got {entry['input']!r}"
-    return f"{where}: {entry['msg'].removeprefix('Value error, ')}" + (
-        "" if entry["type"] == "value_error" else f", got {entry['input']!r}"
-    )
-
-
-def _fields_at(parents: Sequence[Any]) -> list[str]:
-    config: Any = Recipe
-    for parent in parents:
-        if isinstance(parent, int):
-            continue
-        annotation = config.model_fields[parent].annotation
-        candidates = [annotation, *getattr(annotation, "__args__", ())]
-        config = next(c for c in candidates if isinstance(c, type) and issubclass(c, StageConfig))
-    return list(config.model_fields)

@@ -7,11 +7,13 @@ import sys
 import tomllib
 from pathlib import Path
 
+from flows.desk.settings import DeskSettings
 from stages.pretrain.config import PretrainConfig
-from stages.recipe import STAGES, load
+from stages.recipe import STAGES, Recipe, load
 
 REPOSITORY = Path(__file__).parents[1]
 README = (REPOSITORY / "README.md").read_text()
+MOST_PICTURE_BYTES = 1_500_000  # of all pictures of the desk together
 
 
 def test_the_stage_table_is_the_pipeline() -> None:
@@ -84,6 +86,28 @@ def test_what_the_page_on_evaluation_shows_can_be_run(tmp_path: Path) -> None:
         assert field in type(getattr(recipe, table)).model_fields, f"{table}.{field}"
 
 
+def test_what_the_page_on_the_desk_shows_is_there() -> None:
+    """Its tables are valid settings, its commands, fields and deployments exist, its pictures are small."""
+    page = (REPOSITORY / "docs/desk.md").read_text()
+    tables = re.findall(r"^```toml\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
+    for table in tables:
+        DeskSettings.model_validate(tomllib.loads(table))
+    told = subprocess.run(
+        [sys.executable, "-m", "flows.desk", "--help"], cwd=REPOSITORY, capture_output=True, text=True, check=True
+    ).stdout
+    commands = {*re.findall(r"python -m flows\.desk (\w+)", page), *re.findall(r"`flows\.desk (\w+)`", page)}
+    assert len(commands) >= 3 and all(command in told for command in commands)
+    for table, field in re.findall(r"`(run|pretrain)\.(\w+)`", page):
+        assert field in Recipe.model_fields[table].annotation.model_fields, f"{table}.{field}"  # type: ignore[union-attr]
+    deployed = (REPOSITORY / "deployments/prefect.yaml").read_text()
+    for name in re.findall(r"`(?:stage|evaluate-checkpoint|regression)/([\w-]+)`", page):
+        assert f"name: {name}\n" in deployed, name
+    pictures = list((REPOSITORY / "docs/desk").glob("*.png"))
+    assert len(tables) >= 3 and pictures
+    assert sum(picture.stat().st_size for picture in pictures) < MOST_PICTURE_BYTES
+    assert all(picture.name in page or f"docs/desk/{picture.name}" in README for picture in pictures)
+
+
 def _written(folder: Path, tables: list[str]) -> Path:
     path = folder / "shown.toml"
     path.write_text('name = "shown"\n' + "\n".join(tables))
@@ -92,7 +116,7 @@ def _written(folder: Path, tables: list[str]) -> Path:
 
 def test_make_targets_exist() -> None:
     makefile = (REPOSITORY / "Makefile").read_text()
-    pages = (README, (REPOSITORY / "docs/evaluation.md").read_text())
+    pages = (README, *((REPOSITORY / "docs" / name).read_text() for name in ("evaluation.md", "desk.md")))
     for target in (target for page in pages for target in re.findall(r"\bmake ([a-z-]+)", page)):
         name = "bench-%" if target.startswith("bench-") else target
         assert re.search(rf"^{re.escape(name)}:", makefile, re.MULTILINE), target

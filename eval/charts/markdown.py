@@ -22,7 +22,7 @@ def evaluation_markdown(facts: Facts, measurements: Facts) -> str:
     if bits:
         names = list(dict.fromkeys(name for values in facts["baselines"].values() for name in values))
         rows = [
-            [_plain(domain), f"{score['value']:.3f}", f"{score['low']:.3f} to {score['high']:.3f}"]
+            [plain(domain), f"{score['value']:.3f}", f"{score['low']:.3f} to {score['high']:.3f}"]
             + [_number(facts["baselines"].get(domain, {}).get(name)) for name in names]
             for domain, score in sorted(bits.items())
         ]
@@ -35,21 +35,21 @@ def evaluation_markdown(facts: Facts, measurements: Facts) -> str:
         title, asks = AXES[axis]
         rows = [
             [
-                _plain(task.name),
-                _plain(task.facts["metric"]),
+                plain(task.name),
+                plain(task.facts["metric"]),
                 _number(task.score.value),
                 _interval(task.facts["low"], task.facts["high"]),
                 _number(task.score.marks.get(CHANCE)),
                 _number(task.score.marks.get(BIGRAM)),
                 f"{task.facts['num_items']} in {task.facts['num_clusters']}",
-                _plain(" · ".join(f"{name}: {text}" for name, text in task.others.items())),
+                plain(" · ".join(f"{name}: {text}" for name, text in task.others.items())),
             ]
             for task in tasks
         ]
         head = ["task", "metric", "score", "95 % interval", "chance", "bigrams", "items in clusters", "more"]
         parts += [f"## {title}", asks, _table(head, rows)]
     skipped = {**facts["skipped_tasks"], **measurements.get("skipped_tasks", {})}
-    parts += [f"{_plain(task)} was left out: {_plain(reason)}." for task, reason in skipped.items()]
+    parts += [f"{plain(task)} was left out: {plain(reason)}." for task, reason in skipped.items()]
     return "\n\n".join(parts) + "\n"
 
 
@@ -60,7 +60,7 @@ def comparison_markdown(facts: Facts, measurements: Facts, flips: Iterable[Facts
     baseline = facts["baseline"]
     against = f"baseline {baseline['name']} no. {baseline['serial']}" if baseline["name"] else "the evaluation"
     parts = [
-        f"# {_plain(verdict_words(facts, measurements))}",
+        f"# {plain(verdict_words(facts, measurements))}",
         f"{facts['candidate']['stage']} `{facts['candidate']['model']}` against {against} (`{baseline['model']}`). A "
         f"task has regressed if it is worse by more than its threshold and significantly so at the level "
         f"{facts['level']:g}, corrected for the number of tasks.",
@@ -71,7 +71,7 @@ def comparison_markdown(facts: Facts, measurements: Facts, flips: Iterable[Facts
         head = ["task", "verdict", "baseline", "candidate", "difference", "p, corrected", "detectable"]
         rows = [
             [
-                _plain(name),
+                plain(name),
                 VERDICTS[task["verdict"]][2],
                 _number(task["baseline"]),
                 _number(task["candidate"]),
@@ -88,7 +88,7 @@ def comparison_markdown(facts: Facts, measurements: Facts, flips: Iterable[Facts
         parts += ["## Items that changed", _table(head, [_flip(row) for row in shown])]
     for title, reasons in (("Not compared", facts["not_compared"]), ("Missing", facts["missing"])):
         if reasons:
-            parts += [f"## {title}", "\n".join(f"* {_plain(task)}: {_plain(why)}" for task, why in reasons.items())]
+            parts += [f"## {title}", "\n".join(f"* {plain(task)}: {plain(why)}" for task, why in reasons.items())]
     return "\n\n".join(parts) + "\n"
 
 
@@ -119,10 +119,10 @@ def _worst_first(flips: Iterable[Facts], regressed: Sequence[str]) -> list[Facts
 
 def _flip(row: Facts) -> list[str]:
     return [
-        _plain(row["task"]),
+        plain(row["task"]),
         str(row["item"]),
         *(
-            f"{_number(row[f'{which}_score'])} {_plain(_short(row[f'{which}_evidence']))}"
+            f"{_number(row[f'{which}_score'])} {plain(_short(row[f'{which}_evidence']))}"
             for which in ("baseline", "candidate")
         ),
     ]
@@ -151,6 +151,6 @@ def _short(text: str) -> str:
     return text if len(text) <= MOST_CHARACTERS else text[: MOST_CHARACTERS - 1] + "…"
 
 
-def _plain(text: str) -> str:
+def plain(text: str) -> str:
     """Text in which nothing is Markdown or markup, on one line."""
     return re.sub(r"([\\`*_{}\[\]<>()#+!|~$&-])", r"\\\1", " ".join(text.split()))

@@ -31,6 +31,7 @@ MOST_TIMES_SLOWER = 10.0
 LOOK_SECONDS = 0.05
 LAST_BYTES = 1 << 16
 LOOK_FOR_TRAININGS_SECONDS = 2.0
+LOOKS_BETWEEN_LINES = 30
 
 Clock = Callable[[], float]
 
@@ -181,8 +182,12 @@ def take_place(
             raise InputError(f"evaluate.cpus: not {list(config.cpus)}; this process can be kept on {here}") from None
     if config.beside == "queue" and (before := running_trainings(store)):
         journal.event("note", text=f"waits for the end of the training {', '.join(before)} (evaluate.beside)")
-        while running_trainings(store):
+        looks = 0
+        while before := running_trainings(store):
             sleep(LOOK_FOR_TRAININGS_SECONDS)
+            looks += 1
+            if looks % LOOKS_BETWEEN_LINES == 0:
+                journal.event("alive", waits_for=list(before))
 
 
 def governor(config: EvaluateConfig, store: Store) -> Governor:

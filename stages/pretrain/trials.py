@@ -18,6 +18,7 @@ from stages.pretrain.checkpoints import checkpoint
 from stages.pretrain.config import LENGTH_BUCKETS, ModelConfig, PretrainConfig
 from stages.pretrain.job import make_job, read_lines
 from stages.pretrain.supervision.attempt import log_tail, train_once
+from stages.pretrain.supervision.supervise import OUT_OF_MEMORY
 
 MOST_DRAWS = 20_000
 
@@ -57,7 +58,7 @@ def trial(
     ).model_copy(update={"excluded": skipped})
     assert not any(directory.iterdir()), f"{directory} is not empty"
     end = train_once(job)
-    if end.code == BAD_INPUT:
+    if end.code in (BAD_INPUT, OUT_OF_MEMORY):
         raise InputError(end.cause)
     if end.code == TRY_AGAIN or end.code < 0:
         raise TryAgain(f"the trial of {steps} steps did not end: {end.cause}; run the same command again")

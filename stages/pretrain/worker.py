@@ -1,8 +1,8 @@
 """One training process. The launcher forks it; it reads job.json, trains, and says how it ended by exit code and a
 record in failures/rank-<n>.json.
 
-Exit codes: 0 done, 1 a defect, 2 bad input, 70 rollback wanted, 71 hardware suspected, 75 try again, 76 left on
-request.
+Exit codes: 0 done, 1 a defect, 2 bad input, 70 rollback wanted, 71 hardware suspected, 72 out of memory, 75 try again,
+76 left on request.
 """
 
 import fcntl
@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from data.errors import InputError
+from stages import out_of_memory
 from stages.disk import says_full
 from stages.errors import BAD_INPUT, FAILED, OK, TRY_AGAIN
 from stages.files import write_json
@@ -24,7 +25,7 @@ from stages.pretrain.job import Job, RunDirectory
 from stages.pretrain.parallel.ranks import SLOT
 from stages.pretrain.supervision.beats import Heart, Phase
 from stages.pretrain.supervision.notices import Left
-from stages.pretrain.supervision.supervise import LEFT, ROLL_BACK
+from stages.pretrain.supervision.supervise import LEFT, OUT_OF_MEMORY, ROLL_BACK
 
 if TYPE_CHECKING:
     from stages.pretrain.monitor.records import Records
@@ -41,8 +42,9 @@ def main(job_path: str) -> int:
         return OK
     except Left:
         return LEFT
-    except BaseException as error:
-        code = exit_code(error)
+    except BaseException as raised:
+        code = exit_code(raised)
+        error = out_of_memory.explained(raised, "pretrain", job.config) if code == OUT_OF_MEMORY else raised
         with suppress(OSError):  # the disk of the log may be full too: the exit code alone has to do
             record_failure(job.run, slot, code, error)
             if code == FAILED:
@@ -117,6 +119,8 @@ def exit_code(error: BaseException) -> int:
         return ROLL_BACK
     if says_full(error):
         return TRY_AGAIN
+    if out_of_memory.says_so(error):
+        return OUT_OF_MEMORY
     return FAILED
 
 

@@ -98,6 +98,7 @@ def report(
     keep: bool = True,
 ) -> None:
     """Print the table and the closing JSON line, and keep the object for RESULTS.md."""
+    cells = [[_rounded(cell) for cell in row] for row in rows]
     result = {
         "bench": name,
         "figures": {key: _rounded(value) for key, value in figures.items()},
@@ -106,16 +107,22 @@ def report(
             "python": platform.python_version(),
             **{package: metadata.version(package) for package in packages},
         },
-        "table": {"headers": list(headers), "rows": [[_rounded(cell) for cell in row] for row in rows]},
+        "table": {"headers": list(headers), "rows": cells},
         "date": time.strftime("%Y-%m-%d", time.gmtime()),
     }
     if keep:
         RESULTS.mkdir(exist_ok=True)
         (RESULTS / f"{name}.json").write_text(json.dumps(result, indent=1) + "\n")
-    widths = [max(len(str(line[i])) for line in [headers, *result["table"]["rows"]]) for i in range(len(headers))]
-    for line in [headers, *result["table"]["rows"]]:
-        print("  ".join(str(cell).ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip())
+    print_table(headers, cells)
     print(json.dumps({key: result[key] for key in ("bench", "figures", "machine", "versions")}))
+
+
+def print_table(headers: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
+    """In columns as wide as they have to be."""
+    lines = [headers, *rows]
+    widths = [max(len(str(line[i])) for line in lines) for i in range(len(headers))]
+    for line in lines:
+        print("  ".join(str(cell).ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip())
 
 
 def _rounded(value: Any) -> Any:

@@ -4,7 +4,7 @@
 |--------------------------------------------|-------------------------------------------------------------------------|
 | 0, and it writes                           | the run is done; the others are not needed any more                     |
 | 0                                          | the others go on                                                        |
-| 2, 70, 71, 75                              | the end of the attempt: it is the same for all                          |
+| 2, 70, 71, 72, 75                          | the end of the attempt: it is the same for all                          |
 | 76, or anything after all were asked to    | the end of the attempt, when the others have left too                   |
 | leave                                      |                                                                         |
 | anything else, while a member lives        | it is started again, to receive the state; unless groups have been lost |

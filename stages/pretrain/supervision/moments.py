@@ -7,7 +7,7 @@ from typing import Any, Self
 from pydantic import BaseModel, ConfigDict
 
 from stages.errors import BAD_INPUT, OK, TRY_AGAIN
-from stages.pretrain.supervision.supervise import HARDWARE, HUNG, LEFT, ROLL_BACK, Request
+from stages.pretrain.supervision.supervise import HARDWARE, HUNG, LEFT, OUT_OF_MEMORY, ROLL_BACK, Request
 
 
 class Kind(StrEnum):
@@ -19,6 +19,7 @@ class Kind(StrEnum):
     HANG = "hang"
     NOT_FINITE = "not finite"
     HARDWARE = "hardware"
+    MEMORY = "memory"
     FULL = "disk full"
     INPUT = "input"
     REQUEST = "request"
@@ -40,6 +41,7 @@ def kind_of(exit_code: int, requested: Request = Request.NONE) -> Kind:
         BAD_INPUT: Kind.INPUT,
         ROLL_BACK: Kind.NOT_FINITE,
         HARDWARE: Kind.HARDWARE,
+        OUT_OF_MEMORY: Kind.MEMORY,
         TRY_AGAIN: Kind.FULL,
         LEFT: Kind.RESIZE,
         HUNG: Kind.HANG,

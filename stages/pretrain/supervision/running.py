@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from stages import kernel, out_of_memory
 from stages.errors import OK
 from stages.journal import Journal
 from stages.pretrain.checkpoints import checkpoint
@@ -20,7 +21,7 @@ from stages.pretrain.supervision.groups import Group, GroupEnd, Launcher
 from stages.pretrain.supervision.hangs import Hang
 from stages.pretrain.supervision.launchers import Launchers
 from stages.pretrain.supervision.notices import Notices, Requests
-from stages.pretrain.supervision.supervise import HUNG, LEFT, Ending, Request
+from stages.pretrain.supervision.supervise import HUNG, LEFT, OUT_OF_MEMORY, Ending, Request
 from stages.pretrain.supervision.watch import Watch
 
 CAPACITY_SECONDS = 2.0
@@ -82,6 +83,7 @@ class Attempt:
     _noticed_at: float | None = None
     _asked_at: float = 0.0
     _is_short: bool = False
+    _oom_kills: Mapping[str, int] = field(default_factory=kernel.oom_kills)
 
     def run(self, look: Callable[[], None], *, reached: Callable[[], int]) -> Ending:
         """From the start of the ranks to their end. look: called several times a second, and once when they have ended;
@@ -144,7 +146,14 @@ class Attempt:
     def _why(self, end: GroupEnd) -> End:
         self._noticed_at = self._noticed_at or self.clock()
         hang, what = self._hangs.get(end.group.number, (None, ""))
-        return explain(self.job.run, end) if hang is None else End(HUNG, what, rank=hang.rank)
+        if hang is not None:
+            return End(HUNG, what, rank=hang.rank)
+        why, before = explain(self.job.run, end), self._oom_kills
+        self._oom_kills = kernel.oom_kills()
+        if why.code == -signal.SIGKILL and kernel.oom_kills_since(before):
+            advice = out_of_memory.advice("pretrain", self.job.config)
+            return End(OUT_OF_MEMORY, f"{why.cause}: the kernel had no memory left; {advice}", rank=why.rank)
+        return why
 
     def _notice(self) -> None:
         if self._noticed_at is None and any(r.failed_at is not None for r in self.launcher.running.values()):

@@ -11,6 +11,8 @@
 |                                    | out; if it comes back on another batch, stop                                    |
 | 71  hardware suspected             | relaunch without that process, if the run may be smaller; else stop: the same   |
 |                                    | machine would go on computing wrongly                                           |
+| 72  out of memory                  | stop, exit code 2: the same settings need as much again; but relaunch if there  |
+|                                    | is a newer checkpoint than at the last such end, so that they did suffice       |
 | 75  not possible now (disk full)   | stop, exit code 75                                                              |
 | 124 a hang, found by the           | as a crash                                                                      |
 |     supervisor                     |                                                                                 |
@@ -26,11 +28,12 @@ from stages.errors import BAD_INPUT, FAILED, OK, TRY_AGAIN
 
 ROLL_BACK = 70
 HARDWARE = 71
+OUT_OF_MEMORY = 72
 LEFT = 76
 HUNG = 124
 MOST_DELAY_SECONDS = 60.0
 # Where several processes failed, the first of these says most about why; the others often just lost their peer.
-TELLING = (BAD_INPUT, ROLL_BACK, HARDWARE, TRY_AGAIN)
+TELLING = (BAD_INPUT, ROLL_BACK, HARDWARE, OUT_OF_MEMORY, TRY_AGAIN)
 
 
 class Request(StrEnum):
@@ -103,6 +106,8 @@ def decide(
         return Decision(action=Action.STOP, reason=ending.cause, exit_code=TRY_AGAIN)
     if ending.exit_code == HARDWARE:
         return _suspect(ending, may_shrink)
+    if ending.exit_code == OUT_OF_MEMORY:
+        return _without_memory(ending, history)
     if ending.exit_code == LEFT and ending.requested is Request.RESIZE:
         return Decision(action=Action.RELAUNCH, reason=ending.cause)
     if ending.exit_code == ROLL_BACK:
@@ -123,6 +128,14 @@ def _suspect(ending: Ending, may_shrink: bool) -> Decision:
     if not may_shrink or ending.rank is None:
         return _give_up(what)
     return Decision(action=Action.RELAUNCH, reason=f"{what}; going on without its process", without=ending.rank)
+
+
+def _without_memory(ending: Ending, history: Sequence[Ending]) -> Decision:
+    """Memory that fragments, or that something else held for a while, is there again for new processes."""
+    earlier = [past.checkpoint_step for past in history if past.exit_code == OUT_OF_MEMORY]
+    if ending.checkpoint_step > max(earlier, default=0):
+        return Decision(action=Action.RELAUNCH, reason=ending.cause)
+    return Decision(action=Action.STOP, reason=ending.cause, exit_code=BAD_INPUT)
 
 
 def _after_anomaly(

@@ -1,0 +1,69 @@
+"""SIGTERM while stages run: noted, and acted upon when their processes are gone.
+
+Prefect's handler raises wherever the main thread is. In a callback of the event loop that exception would be lost, and
+with it the order to stop; in one task of several, the others would not learn of it.
+"""
+
+import asyncio
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import FrameType
+from typing import Any
+
+Wake = Callable[[], None]
+
+
+class _Noting:
+    """The handler while at least one stage runs, and the one that it stands in for."""
+
+    def __init__(self) -> None:
+        self.wakes: list[Wake] = []
+        self.before: Any = signal.SIG_DFL
+
+    def enter(self, wake: Wake) -> None:
+        if not self.wakes:
+            self.before = signal.signal(signal.SIGTERM, self._note)
+        self.wakes.append(wake)
+
+    def leave(self, wake: Wake) -> None:
+        self.wakes.remove(wake)
+        if not self.wakes:
+            signal.signal(signal.SIGTERM, self.before)
+
+    def _note(self, number: int, frame: FrameType | None) -> None:
+        for wake in self.wakes:
+            wake()
+
+    def act(self) -> None:
+        """What the signal does where no stage runs."""
+        if callable(self.before):
+            self.before(signal.SIGTERM, None)
+        elif self.before != signal.SIG_IGN:
+            raise SystemExit(128 + signal.SIGTERM)
+
+
+_noting = _Noting()
+
+
+@contextmanager
+def noting_sigterm() -> Iterator[asyncio.Event]:
+    """An event that SIGTERM sets. The block has to end soon then, and what the signal's own handler raises is raised
+    behind it. Outside the main thread, where no signal is handled, nothing sets it."""
+    noted = asyncio.Event()
+    if threading.current_thread() is not threading.main_thread():
+        yield noted
+        return
+    loop = asyncio.get_running_loop()
+
+    def wake() -> None:
+        loop.call_soon_threadsafe(noted.set)
+
+    _noting.enter(wake)
+    try:
+        yield noted
+    finally:
+        _noting.leave(wake)
+        if noted.is_set():
+            _noting.act()
