@@ -16,7 +16,6 @@ import flows.environment  # noqa: F401  (first: Prefect reads its settings when 
 
 # isort: split
 from httpx import Response
-from prefect.blocks import notifications  # noqa: F401  (their blocks can be loaded by name once they are known)
 from prefect.blocks.core import Block
 from prefect.blocks.webhook import Webhook
 from prefect.events import emit_event
@@ -25,6 +24,7 @@ from prefect.logging import get_run_logger
 from prefect.runtime import flow_run
 from prefect.settings import PREFECT_API_URL, PREFECT_UI_URL
 
+import flows.desk.blocks  # noqa: F401  (blocks can be loaded by name once they are known)
 from data.errors import InputError
 from flows.terminal import watching
 from stages.alerts import Ledger, Look, Notice

@@ -65,5 +65,5 @@ async def show_pipeline(run: "Run", made: Mapping[str, Sequence[str]]) -> None:
     """The page of a whole run. made: paths of the artifacts of each stage."""
     async with tolerant():
         artifacts = {stage: [Artifact(Path(path)) for path in paths] for stage, paths in made.items()}
-        text = await asyncio.to_thread(pages.pipeline_page, run.store, artifacts)
+        text = await asyncio.to_thread(pages.kept_pipeline_page, run.store, artifacts)
         await show(f"pipeline-{run.recipe.name}", text, f"Report of {run.recipe.name}")

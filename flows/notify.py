@@ -187,7 +187,7 @@ def resource(event: dict[str, Any], run: "Run") -> dict[str, str]:
 
 def payload(event: dict[str, Any], run: "Run") -> dict[str, Any]:
     """The event, no larger than Prefect takes, and of a healthy checkpoint what its evaluation needs."""
-    found = bounded(event)
+    found = dict(bounded(event))  # the event itself goes on to other listeners
     if event["kind"] == HEALTHY:
         tables = json.dumps(run.recipe.tables(), ensure_ascii=False, separators=(",", ":"))
         found |= {"recipe_json": tables, "root": str(run.root.resolve())}

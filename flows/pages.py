@@ -9,11 +9,14 @@ from typing import Any
 from eval.charts.markdown import plain
 from stages.current import judged_keys, of_same_training
 from stages.export.config import Form
+from stages.files import write_atomic
+from stages.fingerprint import digest
 from stages.pretrain.job import METRICS
 from stages.report import view
 from stages.report.rendering import count, figure, seconds, share, size
 from stages.store import Artifact, Store
 
+REVISION = 1  # of the page of a pipeline
 MOST_LINES = 2000  # of the records of a training, which may have millions
 WHOLE_BYTES = 4_000_000
 MOST_TASKS = 12
@@ -136,14 +139,27 @@ def _over_training(evaluations: Sequence[Artifact]) -> Iterator[str]:
         yield as_data_uri(task_scores(points, marks, {task.name: task.facts["metric"] for task in tasks}))
 
 
+def kept_pipeline_page(store: Store, made: Made) -> str:
+    """`pipeline_page`, kept in the store: when every stage is a hit, drawing would take longer than all the rest."""
+    keys = [artifact.key for artifacts in made.values() for artifact in artifacts]
+    place = digest({"keys": keys, "root": str(store.root.resolve()), "revision": REVISION})
+    path = store.artifacts_path / ".pages" / f"{place[:12]}.md"
+    if path.exists():
+        return path.read_text(encoding="utf-8")
+    text = pipeline_page(store, made)
+    path.parent.mkdir(exist_ok=True)
+    write_atomic(path, text)
+    return text
+
+
 def pipeline_page(store: Store, made: Made) -> str:
     """What a pipeline has made: the model's figures, charts, where everything is, and what each stage took."""
     (pretrain,), (export,), (report,) = made["pretrain"], made["export"], made["report"]
     evaluations = view.by_tokens(made["evaluate"])
     parts = [f"# {plain(export.manifest.label)}", _figures(pretrain, export, evaluations)]
-    parts += [f"![{words}]({uri})" for words, uri in _pictures(store, pretrain, export, evaluations)]
     places = [("report", report.path / "report.html"), *_models(export), ("sample", export.path / "sample.txt")]
     parts += ["## Where it is", _table(["what", "path"], [[name, f"`{path.resolve()}`"] for name, path in places])]
+    parts += [f"![{words}]({uri})" for words, uri in _pictures(store, pretrain, evaluations)]
     parts += ["## A sample", _code((export.path / "sample.txt").read_text(encoding="utf-8")[:SAMPLE_CHARACTERS])]
     parts += ["## What it took", _stages(made)]
     return "\n\n".join(parts) + "\n"
@@ -168,9 +184,7 @@ def _figures(pretrain: Artifact, export: Artifact, evaluations: Sequence[Artifac
     return _table(["figure", "value"], rows)
 
 
-def _pictures(
-    store: Store, pretrain: Artifact, export: Artifact, evaluations: Sequence[Artifact]
-) -> Iterator[tuple[str, str]]:
+def _pictures(store: Store, pretrain: Artifact, evaluations: Sequence[Artifact]) -> Iterator[tuple[str, str]]:
     from eval.charts.frame import as_data_uri
     from eval.charts.training import loss_curve
 

@@ -19,7 +19,7 @@ from flows.sigterm import noting_sigterm
 from stages import kernel
 from stages.errors import BAD_INPUT, FAILED, TRY_AGAIN
 
-GRACE_SECONDS = 27.0  # Prefect kills a flow that it has cancelled after 30
+GRACE_SECONDS = 10.0  # a stage may be killed at any moment; this much it has for leaving in good order
 DRAIN_SECONDS = 5.0
 SETTLE_SECONDS = 1.0
 TAIL_LINES = 40

@@ -1,7 +1,8 @@
-"""A Prefect server, with its UI, for as long as one flow runs from a terminal; its records stay in PREFECT_HOME.
+"""A Prefect server, with its UI, for a flow that runs from a terminal: that of the desk if it is up, else one for as long
+as the flow runs, whose records stay in PREFECT_HOME.
 
-It has a session of its own: Prefect's own temporary server dies of the same Ctrl-C as the flow, which then waits for it
-for minutes. It ends with its parent, whatever ends that.
+The latter has a session of its own: Prefect's own temporary server dies of the same Ctrl-C as the flow, which then
+waits for it for minutes. It ends with its parent, whatever ends that.
 """
 
 import os
@@ -12,8 +13,16 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from prefect.settings import PREFECT_API_URL, PREFECT_HOME, PREFECT_UI_API_URL, temporary_settings
+from prefect.settings import (
+    PREFECT_API_AUTH_STRING,
+    PREFECT_API_URL,
+    PREFECT_HOME,
+    PREFECT_UI_API_URL,
+    temporary_settings,
+)
 
+from flows.desk.settings import AUTH, DESK
+from flows.desk.state import running_desk
 from flows.process import die_with_parent
 from flows.serving import SERVER_ENVIRONMENT, is_healthy, server_command
 
@@ -24,12 +33,17 @@ POLL_SECONDS = 0.1
 
 @contextmanager
 def server_for_this_run() -> Iterator[str]:
-    """The address of the API: of the server that PREFECT_API_URL names, or of one that lives as long as this block."""
-    configured = PREFECT_API_URL.value()
-    if configured:
+    """The address of the API: of the server that PREFECT_API_URL names, of the desk if it is up, or of a server that
+    lives as long as this block."""
+    if configured := PREFECT_API_URL.value():
         yield configured
         return
     home = Path(PREFECT_HOME.value())
+    if desk := running_desk(home / DESK):
+        auth = os.environ.get(AUTH) or PREFECT_API_AUTH_STRING.value()
+        with temporary_settings({PREFECT_API_URL: desk, PREFECT_API_AUTH_STRING: auth}):
+            yield desk
+        return
     home.mkdir(parents=True, exist_ok=True)
     log = home / "embedded-server.log"
     with socket.socket() as free:

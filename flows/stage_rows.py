@@ -45,12 +45,18 @@ def _facts(artifact: Artifact) -> list[Row]:
 
 def _values(facts: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     for name, value in facts.items():
-        if isinstance(value, Mapping):
+        if isinstance(value, int | float) and name.endswith(("_seconds", "_bytes")):
+            yield (name[:-8], _seconds(value)) if name.endswith("_seconds") else (name[:-6], size(value))
+        elif isinstance(value, Mapping):
             values = {key: told for key, each in value.items() if (told := _told(each))}
             if values and len(values) <= MOST_OF_A_TABLE:
                 yield name, ", ".join(f"{key} {told}" for key, told in values.items())
         elif told := _told(value):
             yield name, told
+
+
+def _seconds(value: float) -> str:
+    return f"{figure(value)} s" if value < 1 else seconds(value)
 
 
 def _told(value: Any) -> str:

@@ -119,8 +119,8 @@ async def _make(
 
 
 def limits(recipe: Recipe, stage: str) -> Limits:
-    """How a stage is watched. One that is cancelled has to leave before Prefect kills the flow; only a training that
-    is given longer for its last checkpoint goes on without the flow."""
+    """How a stage is watched. A training that is cancelled has the time for its last checkpoint: by default less than
+    the 30 s after which Prefect kills a flow, so that the flow is there until all is gone."""
     last_checkpoint: float = getattr(recipe.config_for(stage), "grace_seconds", 0.0)
     return Limits(
         stall=60 * recipe.run.stall_minutes,

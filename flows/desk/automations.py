@@ -27,6 +27,7 @@ from flows.desk.definitions import TAG
 from flows.desk.settings import DeskSettings
 
 NAME = "longhaul: "  # how the name of each begins
+CRASH_ZOMBIES = NAME + "crash runs without heartbeat"
 HEARTBEAT = "prefect.flow-run.heartbeat"
 INCIDENT_MINUTES = 10
 OURS = {"prefect.resource.role": "tag", "prefect.resource.id": f"prefect.tag.{TAG}"}
@@ -36,7 +37,8 @@ RUN_TITLE = "{{ flow.name }} {{ flow_run.name }}: {{ flow_run.state.name }}"
 RUN_TEXT = "{{ flow_run.state.message }}"
 EVENT_TITLE = (
     "{% if event.payload.title %}{{ event.payload.title }}{% else %}"
-    "{% if flow_run %}{{ flow.name }} {{ flow_run.name }}: {% endif %}{{ event.event }}{% endif %}"
+    "{% if flow %}{{ flow.name }} {% endif %}{% if flow_run %}{{ flow_run.name }}: {% endif %}"
+    "{{ event.event }}{% endif %}"
 )
 EVENT_TEXT = (
     "{% if event.payload.text %}{{ event.payload.text }}{% else %}"
@@ -109,7 +111,7 @@ def crash_zombies(settings: DeskSettings) -> AutomationCore:
     """Proactive: after a heartbeat, any event of the run is awaited, another heartbeat or a state; a run that ended is
     thus awaited no longer. A heartbeat that comes after the end arms it once more, and then changes nothing."""
     return AutomationCore(
-        name=NAME + "crash runs without heartbeat",
+        name=CRASH_ZOMBIES,
         description="A process, a worker or a machine was lost. The watch of the desk has the run resumed.",
         tags=[TAG],
         trigger=EventTrigger(

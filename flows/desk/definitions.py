@@ -1,6 +1,8 @@
 """What deployments/prefect.yaml says, filled in for a desk: one definition for each deployment, that of the pipeline
 once for each recipe."""
 
+import shlex
+import sys
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -27,7 +29,8 @@ DIGEST_DIGITS = 8
 # Parts of a definition that are brought to the server each on its own: what a user changed in one of them stays when
 # another changes here.
 PARTS = {
-    "code": ("entrypoint", "pull_steps", "parameter_openapi_schema"),
+    "code": ("entrypoint", "parameter_openapi_schema"),
+    "place": ("pull_steps", "job_variables"),
     "parameters": ("parameters",),
     "schedules": ("schedules",),
     "about": ("description", "tags", "work_pool_name", "work_queue_name"),
@@ -76,6 +79,7 @@ def desk_values(settings: DeskSettings) -> dict[str, Any]:
     root = Path(settings.root).resolve()
     return {
         "checkout": str(CHECKOUT),
+        "python": shlex.quote(sys.executable),
         "root": "." if root == CHECKOUT else str(root),
         "regression_cron": settings.regression_cron,
         "regression_timezone": settings.regression_timezone,
@@ -116,5 +120,6 @@ def _definition(
             "tags": filled["tags"],
             "work_pool_name": settings.pool,
             "work_queue_name": filled["work_pool"]["work_queue_name"],
+            "job_variables": filled["work_pool"]["job_variables"],
         },
     )

@@ -13,10 +13,11 @@ from data.errors import InputError
 from flows.desk.client import Client, ServerError
 from flows.desk.disk import Disks, spaces
 from flows.desk.findings import Finding, Level, fail, ok, summary, warn
+from flows.desk.flow_processes import flow_processes, worker_name
 from flows.desk.machine import of_desk
 from flows.desk.parts import PLACE_VARIABLE, has_variables, keeper_variables, part_played, parts_of, place_of_records
 from flows.desk.settings import DeskSettings, api_url, client_environment, desk_home, environment
-from flows.desk.state import keeper_of, read_state
+from flows.desk.state import keeper_of, read_state, running_desk
 from flows.serving import is_healthy
 from stages.errors import BAD_INPUT, OK
 
@@ -39,11 +40,13 @@ def examine(load: Callable[[], DeskSettings], say: Callable[[str], None]) -> int
     except InputError as error:
         tell(iter([fail("settings", str(error), "nothing else is looked at before this is mended")]))
     else:
-        shell = dict(os.environ)
-        tell(of_machine(settings, shell))
-        if is_healthy(api_url(settings)):
-            tell(of_server(settings, Client(api_url(settings), client_environment(settings))))
+        tell(of_machine(settings, os.environ))
+        url = api_url(settings)
+        if is_healthy(url):
+            tell(of_server(settings, Client(url, client_environment(settings))))
             tell(_of_objects(settings))
+        else:
+            tell(iter([fail("server", f"does not answer at {url}", f"{desk_home() / 'server.log'} may say why; {UP}")]))
     say(summary(findings))
     return BAD_INPUT if any(finding.level is Level.FAIL for finding in findings) else OK
 
@@ -54,7 +57,7 @@ def of_machine(settings: DeskSettings, shell: Mapping[str, str]) -> Iterator[Fin
     yield ok("settings", f"{settings.database}{', redis' if settings.redis else ''}, {', '.join(settings.parts)} here")
     yield from _processes(settings, home)
     yield from _secrets(settings, shell)
-    yield _shell(settings, shell)
+    yield _shell(settings)
     low = Disks(settings.disk_least_share, settings.disk_least_bytes).look(
         spaces([Path(settings.root).resolve(), home])
     )
@@ -95,21 +98,17 @@ def _secrets(settings: DeskSettings, shell: Mapping[str, str]) -> Iterator[Findi
                 yield warn("secrets", f"{variable}, for {field} of {block.slug}, is not set here", fix)
 
 
-def _shell(settings: DeskSettings, shell: Mapping[str, str]) -> Finding:
+def _shell(settings: DeskSettings) -> Finding:
     subject, url = "this shell", api_url(settings)
     from prefect.settings import get_current_settings  # knows profiles, too
 
     set_to = get_current_settings().api.url
-    if set_to == url or (set_to and _same_place(set_to, url)):
-        return ok(subject, "flows that are started here are on the desk")
-    fix = f"export PREFECT_API_URL={url}"
-    if not set_to:
-        return warn(subject, "flows that are started here have a server of their own, for as long as they run", fix)
-    return warn(subject, f"PREFECT_API_URL is {set_to}: flows that are started here are not on the desk", fix)
-
-
-def _same_place(one: str, other: str) -> bool:
-    return one.replace("localhost", "127.0.0.1").rstrip("/") == other.rstrip("/")
+    if set_to and set_to.replace("localhost", "127.0.0.1").rstrip("/") != url:
+        text = f"PREFECT_API_URL is {set_to}: flows that are started here are not on the desk"
+        return warn(subject, text, f"export PREFECT_API_URL={url}")
+    if not set_to and not running_desk(desk_home()):
+        return ok(subject, "flows that are started here are on the desk once it is up")
+    return ok(subject, "flows that are started here are on the desk")
 
 
 def of_server(settings: DeskSettings, client: Client) -> Iterator[Finding]:
@@ -152,10 +151,11 @@ def _pool(settings: DeskSettings, client: Client) -> Iterator[Finding]:
         yield _queue(name, limit, queues.get(name))
     if "worker" in settings.parts:
         workers = client.post(f"/work_pools/{settings.pool}/workers/filter", {})
-        if any(worker["status"] == "ONLINE" for worker in workers):
-            yield ok("heartbeat", "a worker is online")
+        if any(worker["name"] == worker_name() and worker["status"] == "ONLINE" for worker in workers):
+            yield ok("heartbeat", "the worker of this machine is online")
         else:
-            yield fail("heartbeat", "no worker has been heard of", f"{desk_home() / 'worker.log'} may say why")
+            text = "the worker of this machine has not been heard of for long"
+            yield fail("heartbeat", text, f"{desk_home() / 'worker.log'} may say why")
 
 
 def _queue(name: str, limit: int, queue: Mapping[str, Any] | None) -> Finding:
@@ -172,8 +172,6 @@ def _queue(name: str, limit: int, queue: Mapping[str, Any] | None) -> Finding:
 
 def _runs(settings: DeskSettings, client: Client) -> Iterator[Finding]:
     """Runs whose process was on this machine and is gone, and runs that wait for a place."""
-    from flows.desk.flow_processes import flow_processes, worker_name
-
     going = client.post("/flow_runs/filter", {"flow_runs": {"state": {"type": {"any_": ["RUNNING", "CANCELLING"]}}}})
     here = [run for run in going if (run.get("labels") or {}).get("prefect.worker.name") == worker_name()]
     alive = flow_processes()
@@ -190,6 +188,6 @@ def _runs(settings: DeskSettings, client: Client) -> Iterator[Finding]:
 
 
 def _of_objects(settings: DeskSettings) -> Iterator[Finding]:
-    from flows.desk.objects import of_objects
+    from flows.desk.objects import of_objects  # imports Prefect
 
     yield from of_objects(settings)

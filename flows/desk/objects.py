@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Iterator, Sequence
 
+from httpx import HTTPError
 from prefect.client.orchestration import PrefectClient, get_client
 from prefect.settings import PREFECT_API_AUTH_STRING, PREFECT_API_URL, temporary_settings
 
@@ -13,7 +14,7 @@ from flows.desk.definitions import CHECKOUT, DIGEST_DIGITS, Definition, definiti
 from flows.desk.deploy import find_deployment, triggers
 from flows.desk.findings import Finding, fail, ok, warn
 from flows.desk.record import Record, read_record
-from flows.desk.settings import CLIENT_AUTH, DeskSettings, client_environment
+from flows.desk.settings import CLIENT_AUTH, DeskSettings, client_environment, desk_home
 from stages.fingerprint import digest
 
 UP = "python -m flows.desk up"
@@ -25,7 +26,11 @@ def of_objects(settings: DeskSettings) -> Iterator[Finding]:
     with temporary_settings(
         {PREFECT_API_URL: variables["PREFECT_API_URL"], PREFECT_API_AUTH_STRING: variables.get(CLIENT_AUTH)}
     ):
-        yield from asyncio.run(_findings(settings))
+        try:
+            yield from asyncio.run(_findings(settings))
+        except HTTPError as error:
+            text = f"the server does not say what is on it ({type(error).__name__})"
+            yield fail("server", text, f"{desk_home() / 'server.log'} may say why")
 
 
 async def _findings(settings: DeskSettings) -> list[Finding]:

@@ -40,11 +40,12 @@ def resume_of(history: Sequence[Moment], now: float, most: int) -> Resume | None
     """What becomes of a run with these states, oldest first; None: it stays as it is."""
     if not history or history[-1].type != "CRASHED" or most == 0:
         return None
-    crash = history[-1]
-    if _was_to_be_cancelled(history):
+    crash, attempt = history[-1], _last_attempt(history)
+    if any(moment.type == "CANCELLING" for moment in attempt):
         return None
-    if crash.message.startswith(STOPPED):
-        return Resume(time=now, number=0, reason=crash.message)
+    # A run that is told to leave says itself how it was ended, after the desk has said why.
+    if any(moment.type == "CRASHED" and moment.message.startswith(STOPPED) for moment in attempt):
+        return Resume(time=now, number=0, reason=STOPPED)
     number = in_a_row(history) + 1
     if number > most or now - crash.time > TOO_OLD_SECONDS:
         return None
@@ -73,10 +74,7 @@ def message_of(resume: Resume, most: int) -> str:
     return f"{RESUMED}{counted}: {resume.reason}"
 
 
-def _was_to_be_cancelled(history: Sequence[Moment]) -> bool:
-    for moment in reversed(history):
-        if moment.type == "CANCELLING":
-            return True
-        if moment.name == RETRY:
-            return False
-    return False
+def _last_attempt(history: Sequence[Moment]) -> Sequence[Moment]:
+    """The states since a run was last scheduled."""
+    last = max((at for at, moment in enumerate(history) if moment.type == "SCHEDULED"), default=0)
+    return history[last:]

@@ -22,6 +22,7 @@ from stages.config import StageConfig
 from stages.tables import faults, read_tables
 
 SETTINGS = Path("deployments/desk.toml")
+DESK = "desk"  # folder in PREFECT_HOME
 DATABASE_URL = "LONGHAUL_DATABASE_URL"
 REDIS_URL = "LONGHAUL_REDIS_URL"
 AUTH = "PREFECT_SERVER_API_AUTH_STRING"
@@ -156,7 +157,7 @@ def load_settings(path: Path, settings: Sequence[str] = ()) -> DeskSettings:
 
 def desk_home() -> Path:
     """Where the desk keeps its state and its logs."""
-    return Path(os.environ.get("PREFECT_HOME") or "~/.prefect").expanduser().absolute() / "desk"
+    return Path(os.environ.get("PREFECT_HOME") or "~/.prefect").expanduser().absolute() / DESK
 
 
 def address(settings: DeskSettings) -> str:

@@ -1,5 +1,6 @@
 """What the watch asks of a Prefect server, and what it tells it: its runs, their signs of life, states and events."""
 
+import platform
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -156,10 +157,10 @@ def about_run(name: str, run: FlowRun, payload: dict[str, Any]) -> Event:
 
 
 def about_disk(name: str, path: str, payload: dict[str, Any]) -> Event:
-    """An event about a file system."""
+    """An event about a file system of this machine."""
     resource = {"prefect.resource.id": disk_resource(path), "prefect.resource.name": path}
     return Event(event=name, resource=Resource(resource), payload={"path": path, **payload})
 
 
 def disk_resource(path: str) -> str:
-    return f"longhaul.disk.{path}"
+    return f"longhaul.disk.{platform.node()}:{path}"

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from flows.desk.machine import Process
+from flows.serving import is_healthy
 from stages.errors import TryAgain
 from stages.files import write_json
 
@@ -58,3 +59,9 @@ def read_state(home: Path) -> dict[str, Any]:
     except (OSError, ValueError):
         return {}
     return found if isinstance(found, dict) else {}
+
+
+def running_desk(home: Path) -> str:
+    """Address of the API of the desk that runs here now and answers; "" if none does."""
+    url = f"{read_state(home).get('address', '')}/api"
+    return url if keeper_of(home) and is_healthy(url) else ""

@@ -14,6 +14,7 @@ from flows.desk.resumes import STOPPED
 
 FLOW_SECONDS = 90.0  # a stage has 30 to take its checkpoint
 PART_SECONDS = 15.0
+ENDED_BY_ITSELF = ("COMPLETED", "FAILED", "CANCELLED")
 
 Say = Callable[[str], None]
 
@@ -34,22 +35,22 @@ def stop_part(name: str, home: Path, say: Say) -> None:
 
 
 def stop_worker(home: Path, say: Say, hurried: Callable[[], bool] = lambda: False) -> None:
-    """End the worker, then its flow runs, which are marked crashed: so they continue with the desk.
+    """End the worker, then its flow runs, and mark these as crashed because of that: so they continue with the desk.
 
     The worker goes first and at once, since it would start the next run in the place of one that ends; nothing is lost
-    with it. The runs are marked before they are told, for the first to say how a run has ended is believed.
+    with it.
     """
     workers = [process for process in _of_worker(home) if FLOW_RUN not in process.environment]
     end(workers, signal.SIGKILL)
     flows = {process: process.environment for process in _of_worker(home)}
     runs = {variables[FLOW_RUN]: variables for variables in flows.values() if FLOW_RUN in variables}
-    for run, variables in runs.items():
-        _mark_crashed(Client(variables.get("PREFECT_API_URL", ""), variables), run, say)
     if runs:
         say(f"waiting for {len(runs)} flow run{'s' if len(runs) > 1 else ''} to take the last checkpoint")
     for process in roots(list(flows)):
         process.signal(signal.SIGTERM, group=True)
     end(list(flows), None, FLOW_SECONDS, hurried)
+    for run, variables in runs.items():
+        _mark_stopped(Client(variables.get("PREFECT_API_URL", ""), variables), run, say)
     if workers or flows:
         say("worker stopped")
 
@@ -59,10 +60,13 @@ def _of_worker(home: Path) -> list[Process]:
     return [process for process in of_desk(home) if process.environment.get(PART_VARIABLE) == "worker"]
 
 
-def _mark_crashed(client: Client, run: str, say: Say) -> None:
-    """The server refuses it for a run that has ended already."""
+def _mark_stopped(client: Client, run: str, say: Say) -> None:
+    """A run that was brought down says that it crashed, if it can say anything; what made it do so is told here."""
     try:
-        client.post(f"/flow_runs/{run}/set_state", {"state": {"type": "CRASHED", "message": STOPPED}})
+        state = (client.get(f"/flow_runs/{run}")["state"] or {}).get("type")
+        if state not in ENDED_BY_ITSELF:
+            mark = {"state": {"type": "CRASHED", "name": "Crashed", "message": STOPPED}, "force": True}
+            client.post(f"/flow_runs/{run}/set_state", mark)
     except ServerError as error:
         say(f"flow run {run} could not be marked crashed ({error}); it will be, when the desk is started again")
 

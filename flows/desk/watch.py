@@ -32,7 +32,7 @@ from prefect.events.schemas.events import Event
 
 from flows.desk.disk import Change, Disks, spaces
 from flows.desk.flow_processes import Process, flow_processes, worker_name
-from flows.desk.resumes import STOPPED, TOO_OLD_SECONDS, message_of, resume_of
+from flows.desk.resumes import TOO_OLD_SECONDS, message_of, resume_of
 from flows.desk.settings import DeskSettings, address, desk_home
 from flows.desk.sight import Sight, about_disk, about_run, disk_resource
 from flows.desk.stalls import Active, Stalls
@@ -63,6 +63,7 @@ class Watch:
         self._stalls = Stalls(60 * settings.stalled_after_minutes)
         self._stalls_looked = float("-inf")
         self._disks: Disks | None = None
+        self._has_looked_back = False
         self._settled: set[Any] = set()  # ids of states after which nothing follows
         self._left: dict[int, float] = {}  # processes that were told to leave, and when
         self._adopted: dict[int, float] = {}  # processes to be told, and since when
@@ -152,24 +153,28 @@ class Watch:
 
     async def _look_for_crashed(self, sight: Sight, here: dict[str, list[Process]]) -> None:
         now, most = self._now(), self._settings.resumes
-        crashed = await sight.runs(StateType.CRASHED, only_deployed=True)
+        # The first look goes back to when the desk was stopped.
+        since = now - TOO_OLD_SECONDS if self._has_looked_back else None
+        crashed = await sight.runs(StateType.CRASHED, ended_after=since, only_deployed=True)
         self._settled &= {run.state.id for run in crashed if run.state}
         for run in crashed:
             assert run.state is not None
-            told, age = (run.state.message or "").startswith(STOPPED), now - run.state.timestamp.timestamp()
-            if run.state.id in self._settled or (age > TOO_OLD_SECONDS and not told):
+            if run.state.id in self._settled:
                 continue
-            if left := here.get(str(run.id)):
-                self._complain(f"{run.name} ({run.id}) is not resumed before its process {left[0].pid} has ended")
-                continue
-            await sight.end_tasks(run)
             resume = resume_of(await sight.history(run), now, most)
             if resume is None:
                 self._settled.add(run.state.id)
-            elif await sight.schedule_again(run, resume.time, message_of(resume, most)):
+            elif left := here.get(str(run.id)):
+                self._complain(f"{run.name} ({run.id}) is not resumed before its process {left[0].pid} has ended")
+                continue
+            if now - run.state.timestamp.timestamp() < TOO_OLD_SECONDS:
+                await sight.end_tasks(run)
+            if resume and await sight.schedule_again(run, resume.time, message_of(resume, most)):
                 log(f"{run.name} ({run.id}) is resumed: {resume.reason}")
-                payload = {"number": resume.number, "most": most, "reason": resume.reason, "link": self._link(run)}
+                text = f"{run.name} goes on by itself after: {resume.reason}"
+                payload = {"text": text, "number": resume.number, "most": most, "link": self._link(run)}
                 self._outbox.append(about_run("run.resumed", run, payload))
+        self._has_looked_back = True
 
     async def _look_for_stalled(self, sight: Sight, working: list[FlowRun]) -> None:
         if self._clock() - self._stalls_looked < STALL_LOOK_SECONDS:
@@ -187,7 +192,12 @@ class Watch:
                 continue
             text = f"{run.name}: nothing heard for {(now - stalled.last) / 60:.0f} minutes"
             log(f"{run.id} has stalled. {text}")
-            payload = {"text": text, "silent_seconds": round(now - stalled.last), "link": self._link(run)}
+            payload = {
+                "title": f"{run.name} stands still",
+                "text": text,
+                "silent_seconds": round(now - stalled.last),
+                "link": self._link(run),
+            }
             self._outbox.append(about_run("run.stalled", run, payload))
 
     async def _look_at_disks(self, sight: Sight) -> None:
@@ -210,6 +220,7 @@ class Watch:
 def _disk_event(change: Change) -> Event:
     space = change.space
     payload = {
+        "title": "disk nearly full" if change.low else "disk has room again",
         "text": change.text,
         "free_bytes": space.free_bytes,
         "total_bytes": space.total_bytes,

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from email import message_from_bytes, policy
 from email.message import EmailMessage
 from pathlib import Path
+from typing import Any
 
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
@@ -38,11 +39,23 @@ class _Session(socketserver.StreamRequestHandler):
 
     mailbox: Mailbox
     certificate: Path | None
+    tls: bool
     password: str
+
+    def setup(self) -> None:
+        if self.tls:
+            self.request = self.encrypted(self.request)
+        super().setup()
+
+    def encrypted(self, connection: Any) -> Any:
+        assert self.certificate
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(self.certificate)
+        return context.wrap_socket(connection, server_side=True)
 
     def handle(self) -> None:
         self.said: list[str] = []
-        self.secure = False
+        self.secure = self.tls
         self.answer("220 here")
         while line := self.rfile.readline().decode().strip():
             verb, _, rest = line.partition(" ")
@@ -61,11 +74,8 @@ class _Session(socketserver.StreamRequestHandler):
 
     def on_starttls(self, rest: str) -> None:
         self.answer("220 go on")
-        assert self.certificate
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.load_cert_chain(self.certificate)
         try:
-            self.connection = context.wrap_socket(self.connection, server_side=True)
+            self.connection = self.encrypted(self.connection)
         except OSError:  # the client does not trust us
             self.rfile.close()
             self.rfile = open("/dev/null", "rb")  # noqa: SIM115
@@ -104,10 +114,11 @@ class _Session(socketserver.StreamRequestHandler):
 
 
 @contextmanager
-def mailbox(password: str = "", certificate: Path | None = None) -> Iterator[Mailbox]:
-    """With a certificate, it offers STARTTLS."""
+def mailbox(password: str = "", certificate: Path | None = None, *, tls: bool = False) -> Iterator[Mailbox]:
+    """With a certificate, it offers STARTTLS, or with `tls` is encrypted from the start."""
     made = Mailbox()
-    handler = type("Session", (_Session,), {"mailbox": made, "certificate": certificate, "password": password})
+    fields = {"mailbox": made, "certificate": certificate, "tls": tls, "password": password}
+    handler = type("Session", (_Session,), fields)
     with socketserver.ThreadingTCPServer(("127.0.0.1", 0), handler) as server:
         server.daemon_threads = True
         made.port = server.server_address[1]

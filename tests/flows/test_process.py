@@ -198,6 +198,23 @@ def test_what_is_cancelled_takes_its_last_checkpoint_and_is_gone(tmp_path: Path,
     assert signal.getsignal(signal.SIGTERM) is handler, "Prefect's own handler is there again"
 
 
+def test_prefect_knows_the_handler_as_its_own(tmp_path: Path) -> None:
+    """Else a run that is cancelled is reported as crashed."""
+    from prefect.utilities import engine
+
+    with engine.capture_sigterm():
+        own = signal.getsignal(signal.SIGTERM)
+
+        async def flow() -> None:
+            def on_event(event: dict[str, Any]) -> None:
+                assert signal.getsignal(signal.SIGTERM) is not own and engine.can_ack_control_intent()
+
+            await run_process("stub", command("chatty", tmp_path), on_event)
+
+        asyncio.run(flow())
+        assert signal.getsignal(signal.SIGTERM) is own and engine.can_ack_control_intent()
+
+
 def test_a_signal_is_not_lost_in_a_callback_and_reaches_every_stage(tmp_path: Path, handler: Any) -> None:
     """Two stages at once; the signal comes while the loop is inside a callback, where what a handler raises would be
     logged and forgotten."""

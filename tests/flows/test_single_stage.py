@@ -63,11 +63,8 @@ def test_what_a_stage_needs_is_made_first_and_once(api: httpx.Client, tmp_path: 
         text = f"This is document {number}. It is about the number {number * 7} and about nothing else.\n" * 40
         (tmp_path / "text" / f"{number}.txt").write_text(text)
     source = {"kind": "text", "path": str(tmp_path / "text" / "*.txt"), "domain": "prose", "quality": ["none"]}
-    recipe = {
-        **TABLES,
-        "name": "small",
-        "curate": {"sources": [source], "near_threshold": 1, "overlap_ngram_words": 50},
-    }
+    curate = {"sources": [source], "near_threshold": 1, "overlap_ngram_words": 50}
+    recipe = {**TABLES, "name": "small", "curate": curate, "tokenizer": {"size": 320}}
     alone = run("pretokenize", tmp_path, recipe=recipe)
     assert alone.is_failed() and "--upstream" in alone.message
     (path,) = paths("tokenizer", tmp_path, recipe=recipe, upstream=True)

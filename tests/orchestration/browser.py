@@ -12,6 +12,7 @@ from io import BytesIO
 from pathlib import Path
 from urllib.parse import urlsplit
 
+import numpy as np
 from PIL import Image
 from playwright.sync_api import Locator, Page, ViewportSize, sync_playwright
 
@@ -20,7 +21,7 @@ PAGE_SECONDS = 60.0  # a page takes 3 to 6 s on an idle machine, and longer besi
 SETTLE_SECONDS = 1.5  # for what fades in or moves once a page has its words
 WINDOW: ViewportSize = {"width": 1440, "height": 900}
 TALL: ViewportSize = {"width": 1440, "height": 1600}
-COLOURS = 64
+COLOURS = 128
 
 
 @contextmanager
@@ -78,12 +79,15 @@ class Browser:
         badge = self.page.locator(".page-heading-flow-run__meta .state-badge")
         badge.filter(has_text=re.compile(f"^\\s*{name}\\s*$")).wait_for(timeout=seconds * 1000)
 
-    def graph(self) -> Image.Image:
-        """The run graph on the page of a flow run, which is open. It is drawn on a canvas and holds no text."""
+    def done_pixels(self) -> int:
+        """How many pixels of the run graph, on the page of a flow run that is open, have the colour of tasks that are
+        done. It is drawn on a canvas and holds no text."""
         canvas = self.page.locator(".run-graph canvas")
         canvas.wait_for()
         self.settle()
-        return Image.open(BytesIO(canvas.screenshot())).convert("RGB")
+        pixels = np.asarray(Image.open(BytesIO(canvas.screenshot())).convert("RGB")).astype(int)
+        red, green, blue = pixels[..., 0], pixels[..., 1], pixels[..., 2]
+        return int(((green > red + 60) & (green > blue + 60)).sum())
 
     def schedule(self, deployment: str, slug: str) -> Locator:
         """The card of a schedule, on the page of the deployment of this id."""

@@ -28,7 +28,7 @@ from tests.orchestration.api import Api, wait_for
 REPOSITORY = Path(__file__).parents[2]
 TINY = REPOSITORY / "deployments" / "recipes" / "tiny.toml"
 MARK = "LONGHAUL_TRIAL"  # in the environment of every process of a desk
-COMMAND_SECONDS = 240.0
+COMMAND_SECONDS = 600.0
 ENDS_SECONDS = 10.0
 SHORT: Mapping[str, Any] = {
     "heartbeat_seconds": 30,  # Prefect takes no less

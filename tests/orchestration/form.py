@@ -67,11 +67,21 @@ class Form:
         control.scroll_into_view_if_needed()
         control.fill(value)
 
+    def switch(self, *labels: str) -> None:
+        """Flip a field that is true or false."""
+        toggle = self._field(labels).query_selector("[role=switch]")
+        assert toggle, f"{' > '.join(labels)} is no switch"
+        toggle.click()
+
     def _control(self, labels: Sequence[str]) -> ElementHandle:
-        field = self._browser.page.evaluate_handle(FIND, list(labels)).as_element()
-        control = field and field.query_selector("input, textarea")
-        assert control, f"the form has no field {' > '.join(labels)}"
+        control = self._field(labels).query_selector("input, textarea")
+        assert control, f"{' > '.join(labels)} holds no text"
         return control
+
+    def _field(self, labels: Sequence[str]) -> ElementHandle:
+        field = self._browser.page.evaluate_handle(FIND, list(labels)).as_element()
+        assert field, f"the form has no field {' > '.join(labels)}"
+        return field
 
     def submit(self) -> Answer:
         """Press the button. What the server refuses is no complaint: whoever asked looks at the answer."""

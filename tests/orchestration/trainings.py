@@ -32,7 +32,7 @@ SETTINGS = (
     "pretrain.checkpoint_seconds=2.0",
 )
 STAGE_SECONDS = 600.0
-START_SECONDS = 180.0
+START_SECONDS = 900.0
 SAMPLE_SECONDS = 0.4
 
 

@@ -15,11 +15,12 @@ from tests.orchestration.desk import Desk
 from tests.orchestration.result import Result
 from tests.orchestration.trainings import DISTURBED_STEP, Training, Writers, wall_seconds
 
-ENDS_SECONDS = 300.0  # from the fault to a final state of the run
-RESUMES_SECONDS = 120.0  # from there until something schedules it again
-DONE_SECONDS = 400.0
+ENDS_SECONDS = 600.0  # from the fault to a final state of the run
+RESUMES_SECONDS = 240.0  # from there until something schedules it again
+STAYS = 60.0  # seconds in a final state that the case does not expect
+DONE_SECONDS = 900.0
 ORPHAN_SECONDS = 30.0
-NEXT_SECONDS = 120.0
+NEXT_SECONDS = 400.0
 
 
 @dataclass
@@ -110,16 +111,24 @@ class Trial:
         return f"{state['name']}: {state['message']}" if state["type"] in FINAL else ""
 
     def _final_state(self, run: str) -> Object:
-        """The first one that the run reached after it was disturbed, also where it has been resumed since."""
+        """That in which the case ends by its own account, also where the run has been resumed since; or another one, if
+        the run stays in it."""
         found: list[Object] = []
 
         def is_there() -> bool:
-            states = self.desk.api.states(run)
-            found[:] = [s for s in states if s["type"] in FINAL and wall_seconds(s["timestamp"]) >= self._wall - 1]
-            return bool(found)
+            states = [s for s in self.desk.api.states(run) if wall_seconds(s["timestamp"]) >= self._wall - 1]
+            found[:] = [s for s in states if s["type"] in FINAL]
+            if any(s["type"] == self.case.state for s in found):
+                return True
+            return (
+                bool(found) and states[-1] is found[-1] and time.time() - wall_seconds(found[-1]["timestamp"]) > STAYS
+            )
 
         wait_for(is_there, ENDS_SECONDS, lambda: f"{run} is still {self.desk.api.run(run)['state']}")
-        return found[0]
+        wanted = [state for state in found if state["type"] == self.case.state] or found[-1:]
+        for state in found[: found.index(wanted[0])]:
+            self._wrong(f"the run was {state['name']} on its way: {state['message']}")
+        return wanted[0]
 
     def _resumed(self, run: str, disturbed: Disturbed) -> str:
         """The run that goes on with the training: this one, by the desk itself or as a user's retry, or another one."""
@@ -151,7 +160,7 @@ class Trial:
         found = training.digests()
         result.digests_equal = found == self.expected
         if not result.digests_equal:
-            names = sorted(name for name, _ in found.items() ^ self.expected.items())
+            names = sorted({name for name, _ in found.items() ^ self.expected.items()})
             self._wrong(f"artifacts are missing, new or different: {names}")
         self._next_run_starts()
         result.leases = len(training.leases())

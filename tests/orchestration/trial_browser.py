@@ -18,6 +18,7 @@ from stages.recipe import STAGES, Recipe, load
 from stages.store import Store
 from tests.benchmarks.harness import report
 from tests.orchestration import families
+from tests.orchestration.api import wait_for
 from tests.orchestration.browser import Browser, browser
 from tests.orchestration.desk import REPOSITORY, TINY, Desk
 from tests.orchestration.form import Answer, Form
@@ -26,7 +27,8 @@ PIPELINE_SECONDS = 1800.0
 STAGE_SECONDS = 600.0
 CANCEL_SECONDS = 90.0
 ENDS_SECONDS = 5.0
-FEWEST_COLOURED_PIXELS = 500  # of the graph of a run whose tasks are all done: a bar has thousands
+SAVE_SECONDS = 20.0
+FEWEST_DONE_PIXELS = 2000  # a bar has hundreds or thousands
 CRON = "30 2 * * 1"
 CRON_IN_WORDS = "At 02:30 AM"
 
@@ -38,6 +40,7 @@ class Visit:
         self._desk, self._window, self._recipe = desk, window, recipe
         self._label = recipe.name
         self._pipeline = f"pipeline/{recipe.name}"
+        self._rate = recipe.pretrain.learning_rate / 2
         self._run = ""
 
     def steps(self) -> tuple[Callable[[], Any], ...]:
@@ -74,8 +77,8 @@ class Visit:
         bare = [" > ".join(labels) for labels, description in fields.items() if not description and len(labels) > 1]
         assert not bare, f"fields without a description: {bare}"
         assert form.value("recipe", "pretrain", "num_steps") == str(self._recipe.pretrain.num_steps)
-        self._window.picture("form", tall=True)
         form.fill("0", "recipe", "pretrain", "num_steps")
+        self._window.picture("form")
         answer = form.submit()
         said = self._window.message("num_steps")
         assert answer.status >= 400 and "1" in said, (answer, said)
@@ -94,25 +97,24 @@ class Visit:
     def run_the_pipeline(self) -> dict[str, float]:
         """From its form, with one changed value, to its end. What was refused in the same form is accepted when it is
         mended."""
-        form, steps = self._form(self._pipeline), self._recipe.pretrain.num_steps // 2
+        form = self._form(self._pipeline)
         form.fill("0", "recipe", "pretrain", "num_steps")
         assert form.submit().status >= 400
         self._window.message("num_steps")
-        form.fill(str(steps), "recipe", "pretrain", "num_steps")
-        self._run = self._started(form.submit(), "pretrain", num_steps=steps)
+        form.fill(str(self._recipe.pretrain.num_steps), "recipe", "pretrain", "num_steps")
+        form.fill(str(self._rate), "recipe", "pretrain", "learning_rate")
+        self._run = self._started(form.submit(), "pretrain", learning_rate=self._rate)
         self._window.wait_for_state("Running", STAGE_SECONDS)
         self._window.wait_for_state("Completed", PIPELINE_SECONDS)
-        made = Store(self._desk.root).all("checkpoint")
-        assert max(checkpoint.facts["step"] for checkpoint in made) == steps
-        took = self._desk.api.run(self._run)["total_run_time"]
-        return {"pipeline_seconds": took}
+        (trained,) = Store(self._desk.root).all("pretrain")
+        assert trained.manifest.config["learning_rate"] == self._rate
+        return {"pipeline_seconds": self._desk.api.run(self._run)["total_run_time"]}
 
     def see_the_run_graph(self) -> None:
         """It has drawn what there is."""
         self._window.open(f"/runs/flow-run/{self._run}", "Task runs")
-        graph = self._window.graph()
-        green = sum(count for count, (red, green, blue) in graph.getcolors(1 << 24) if green > red + 60 > blue)
-        assert green > FEWEST_COLOURED_PIXELS, f"{green} green pixels in the graph"
+        pixels = self._window.done_pixels()
+        assert pixels > FEWEST_DONE_PIXELS, f"{pixels} pixels of tasks that are done"
         self._window.picture("graph")
         self._window.page.get_by_role("listitem").filter(has_text="Artifacts").click()
         self._window.shows(f"evaluation-{self._label}")
@@ -123,17 +125,18 @@ class Visit:
         self._window.picture("report", tall=True)
 
     def read_the_evaluations(self) -> None:
-        """One version for each checkpoint, newest first, and the newest with its chart."""
+        """One version for each checkpoint, the newest with its chart; and the history, with its own."""
         assert self._evaluations() >= 2
-        self._window.picture("history")
         self._open_newest(f"evaluation-{self._label}")
         self._window.picture("evaluation", tall=True)
+        self._open_newest(f"evaluation-history-{self._label}")
+        self._window.picture("history")
 
     def run_one_stage(self) -> None:
         """A report with another title, from the stage's own form."""
         form = self._form("stage/report")
         form.fill("Browser trial", "recipe", "report", "title")
-        form.fill(str(self._recipe.pretrain.num_steps // 2), "recipe", "pretrain", "num_steps")
+        form.fill(str(self._rate), "recipe", "pretrain", "learning_rate")
         self._started(form.submit(), "report", title="Browser trial")
         self._window.wait_for_state("Completed", STAGE_SECONDS)
         pages = [made.path / "report.html" for made in Store(self._desk.root).all("report")]
@@ -166,8 +169,8 @@ class Visit:
         self._window.shows(CRON_IN_WORDS)
         self._window.click("Save", dialog)
         dialog.wait_for(state="hidden")
-        schedule = self._schedule()
-        assert schedule["schedule"]["cron"] == CRON and not schedule["active"], schedule
+        wait_for(lambda: self._schedule()["schedule"]["cron"] == CRON, SAVE_SECONDS, lambda: str(self._schedule()))
+        assert not self._schedule()["active"]
 
     def keep_that_over_another_up(self) -> dict[str, float]:
         """What a user has changed in the UI is his."""
@@ -181,13 +184,15 @@ class Visit:
         """From the menu of its run; no process of it is left."""
         form = self._form("stage/pretrain")
         form.fill("100000", "recipe", "pretrain", "num_steps")
+        form.switch("upstream")  # the plan and the checks of so many steps are other ones
         run = self._started(form.submit(), "pretrain", num_steps=100000)
         self._window.wait_for_state("Running", STAGE_SECONDS)
-        self._window.shows("pretrain metric", seconds=STAGE_SECONDS)
+        wait_for(lambda: families.ranks(families.of_run(run)), STAGE_SECONDS, "no rank of the training was seen")
         self._window.page.locator("header .p-icon-button-menu button").filter(visible=True).last.click()
         self._window.click("Cancel")
         dialog = self._window.page.get_by_role("dialog")
         dialog.wait_for()
+        self._window.picture("cancel")
         began = time.monotonic()
         dialog.get_by_role("button", name="Cancel").last.click()
         self._window.wait_for_state("Cancelled", CANCEL_SECONDS)
@@ -252,7 +257,8 @@ class Visit:
 
 def visit(desk: Desk, recipe: Path, pictures: Path | None) -> tuple[list[list[Any]], dict[str, float]]:
     """A row for each step, and figures. A step that fails is told of, and the next one is tried."""
-    rows, figures = [], {}
+    rows: list[list[Any]] = []
+    figures: dict[str, float] = {}
     with browser(desk.url, pictures) as window:
         for step in Visit(desk, window, load(recipe)).steps():
             began = time.monotonic()
@@ -262,10 +268,10 @@ def visit(desk: Desk, recipe: Path, pictures: Path | None) -> tuple[list[list[An
             except Exception as error:
                 traceback.print_exc()
                 window.page.screenshot(path=desk.folder / f"{step.__name__}.png")
-                failure = f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
-            rows.append([step.__name__.replace("_", " "), time.monotonic() - began, failure or "well"])
-        if window.complaints:
-            rows.append(["answers of the server", 0.0, "; ".join(dict.fromkeys(window.complaints))])
+                failure = f"{type(error).__name__}: {(str(error).splitlines() or [''])[0]}"
+            told = "; ".join(filter(None, [failure, *dict.fromkeys(window.complaints)]))
+            rows.append([step.__name__.replace("_", " "), time.monotonic() - began, told or "well"])
+            window.complaints.clear()
     return rows, figures
 
 

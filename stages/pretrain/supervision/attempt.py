@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from stages import kernel, out_of_memory
 from stages.errors import FAILED, OK, TRY_AGAIN
 from stages.files import last_bytes
 from stages.pretrain.config import PretrainConfig
@@ -18,7 +19,7 @@ from stages.pretrain.job import Job, RunDirectory
 from stages.pretrain.parallel.redundant_groups import num_groups
 from stages.pretrain.supervision.groups import FROM_OUTSIDE, Group, GroupEnd, Launcher
 from stages.pretrain.supervision.launchers import Launchers
-from stages.pretrain.supervision.supervise import LEFT, TELLING
+from stages.pretrain.supervision.supervise import LEFT, OUT_OF_MEMORY, TELLING
 
 POLL_SECONDS = 0.2
 SHOWN_LOG_LINES = 30
@@ -100,12 +101,13 @@ def meeting_place(run: RunDirectory) -> Path:
 def train_once(job: Job) -> "End":
     """One attempt that nobody watches, from `job` to its end."""
     job.write()
+    kills = kernel.oom_kills()
     with one_launcher(job) as launcher:
         clear(job.run)
         launcher.start(group_of(job))
         while not (ends := launcher.poll()):
             launcher.wait(POLL_SECONDS)
-    return explain(job.run, ends[0])
+    return for_want_of_memory(explain(job.run, ends[0]), kills, job.config)
 
 
 @dataclass(frozen=True)
@@ -140,6 +142,15 @@ def explain(run: RunDirectory, end: GroupEnd) -> End:
     record = min(records, key=lambda r: (_place(r["exit_code"]), r["clock"]))
     name = "" if record["exit_code"] in TELLING else f"{record['error']}: "
     return End(record["exit_code"], f"{name}{record['message']}", record["draw"], record["rank"])
+
+
+def for_want_of_memory(end: End, kills: Mapping[str, int], config: PretrainConfig) -> End:
+    """`end` itself or, of a process that was killed while the kernel had no memory left, the words on that. kills: how
+    many the kernel had killed for it before (`kernel.oom_kills`)."""
+    if end.code != -signal.SIGKILL or not kernel.oom_kills_since(kills):
+        return end
+    advice = out_of_memory.advice("pretrain", config)
+    return End(OUT_OF_MEMORY, f"{end.cause}: the kernel had no memory left; {advice}", rank=end.rank)
 
 
 def _records(run: RunDirectory) -> list[dict[str, Any]]:

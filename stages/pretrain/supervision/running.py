@@ -10,18 +10,18 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from stages import kernel, out_of_memory
+from stages import kernel
 from stages.errors import OK
 from stages.journal import Journal
 from stages.pretrain.checkpoints import checkpoint
 from stages.pretrain.job import Job
-from stages.pretrain.supervision.attempt import POLL_SECONDS, End, clear, explain, group_of
+from stages.pretrain.supervision.attempt import POLL_SECONDS, End, clear, explain, for_want_of_memory, group_of
 from stages.pretrain.supervision.capacity import Capacity
 from stages.pretrain.supervision.groups import Group, GroupEnd, Launcher
 from stages.pretrain.supervision.hangs import Hang
 from stages.pretrain.supervision.launchers import Launchers
 from stages.pretrain.supervision.notices import Notices, Requests
-from stages.pretrain.supervision.supervise import HUNG, LEFT, OUT_OF_MEMORY, Ending, Request
+from stages.pretrain.supervision.supervise import HUNG, LEFT, Ending, Request
 from stages.pretrain.supervision.watch import Watch
 
 CAPACITY_SECONDS = 2.0
@@ -150,10 +150,7 @@ class Attempt:
             return End(HUNG, what, rank=hang.rank)
         why, before = explain(self.job.run, end), self._oom_kills
         self._oom_kills = kernel.oom_kills()
-        if why.code == -signal.SIGKILL and kernel.oom_kills_since(before):
-            advice = out_of_memory.advice("pretrain", self.job.config)
-            return End(OUT_OF_MEMORY, f"{why.cause}: the kernel had no memory left; {advice}", rank=why.rank)
-        return why
+        return for_want_of_memory(why, before, self.job.config)
 
     def _notice(self) -> None:
         if self._noticed_at is None and any(r.failed_at is not None for r in self.launcher.running.values()):

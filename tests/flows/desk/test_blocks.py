@@ -59,6 +59,14 @@ def test_starttls_encrypts_before_anybody_logs_in(tmp_path: Path, monkeypatch: p
     assert box.logins == [("desk", SECRET)] and box.encrypted == [True]
 
 
+def test_tls_from_the_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    certificate = certify(tmp_path / "certificate.pem")
+    monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
+    with mailbox(SECRET, certificate, tls=True) as box:
+        send(email(box, security="tls", username="desk", password=SECRET), "all is well")
+    assert box.logins == [("desk", SECRET)] and box.encrypted == [True]
+
+
 def test_a_server_without_starttls_gets_no_password() -> None:
     with mailbox(SECRET) as box, pytest.raises(NotificationError):
         send(email(box, security="starttls", username="desk", password=SECRET))

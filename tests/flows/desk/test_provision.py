@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import flows.environment  # noqa: F401  (first: Prefect reads its settings when it is imported)
 
@@ -27,6 +28,8 @@ from flows.desk import definitions
 from flows.desk.automations import NAME
 from flows.desk.blocks import find_document
 from flows.desk.definitions import CHECKOUT, PREFECT_FILE
+from flows.desk.findings import Level
+from flows.desk.objects import of_objects
 from flows.desk.provision import provision
 from flows.desk.record import VARIABLE
 from flows.desk.settings import SETTINGS, BlockSettings, DeskSettings, load_settings
@@ -184,8 +187,10 @@ def test_another_checkout_is_deployed_again(monkeypatch: pytest.MonkeyPatch) -> 
     provisioned()
     monkeypatch.setattr(definitions, "CHECKOUT", Path("/other/checkout"))
     changed = provisioned(root="/other/checkout")
-    assert changed == [f"deployment {each.slug}: code" for each in definitions.definitions(settings())]
-    (step,) = deployment(PIPELINE).pull_steps or []
+    assert changed == [f"deployment {each.slug}: place" for each in definitions.definitions(settings())]
+    found = deployment(PIPELINE)
+    (step,) = found.pull_steps or []
+    assert found.job_variables["working_dir"] == "/other/checkout"
     assert step == {"prefect.deployments.steps.set_working_directory": {"directory": "/other/checkout"}}
 
 
@@ -273,3 +278,31 @@ def test_everything_is_there_at_once_and_a_second_call_changes_nothing(monkeypat
         assert each.parameters.get("stage") == (each.name if each.name in STAGES else None)
     (schedule,) = deployment(NIGHTLY).schedules
     assert (schedule.schedule.cron, schedule.schedule.timezone, schedule.active) == ("0 3 * * *", "UTC", True)
+
+
+def test_the_doctor_sees_what_is_missing_elsewhere_older_or_switched_off(api: str) -> None:
+    here = settings(port=urlsplit(api).port)
+
+    def troubles() -> dict[str, Level]:
+        return {found.subject: found.level for found in of_objects(here) if found.level is not Level.OK}
+
+    provisioned()
+    update(PIPELINE, paused=False)
+    for found in (automation(TRIGGER), automation(ZOMBIES)):
+        asked(lambda client, found=found: client.resume_automation(found.id))
+    assert troubles() == {}
+
+    update(PIPELINE, pull_steps=[{"prefect.deployments.steps.set_working_directory": {"directory": "/elsewhere"}}])
+    nightly, zombies = deployment(NIGHTLY).id, automation(ZOMBIES).id
+    asked(lambda client: client.delete_deployment(nightly))
+    asked(lambda client: client.pause_automation(zombies))
+    here = settings(port=urlsplit(api).port, notify=(HOOK.slug, "webhook/nobody"), root="/elsewhere")
+    assert troubles() == {
+        f"deployment {PIPELINE}": Level.FAIL,
+        f"deployment {NIGHTLY}": Level.FAIL,
+        "deployment pipeline/tiny": Level.WARN,
+        "deployment stage/curate": Level.WARN,
+        f"deployment {TRIGGERED}": Level.WARN,
+        "notify": Level.FAIL,
+        f"automation {ZOMBIES!r}": Level.WARN,
+    }

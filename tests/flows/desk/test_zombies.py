@@ -229,6 +229,10 @@ def test_a_desk_that_was_stopped_goes_on_whenever_and_how_often_it_is_started() 
         history.now += 100 * DAY
         found = history.resume()
         assert found == Resume(time=history.now - 2, number=0, reason=STOPPED)
+    history.work(30, STOPPED)
+    history.enter("CRASHED", message="aborted by a termination signal")
+    found = history.resume()
+    assert found and found.reason == STOPPED and found.number == 0, "what the run itself says of it changes nothing"
     history.work(30)
     found = history.resume()
     assert found and found.number == 1

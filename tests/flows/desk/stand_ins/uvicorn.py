@@ -9,8 +9,8 @@ from pathlib import Path
 
 class Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
-        known = ("/api/health", "/api/work_pools/longhaul")
-        self._answer(200 if self.path in known else 404, True)
+        known = ("/api/health", "/api/work_pools/longhaul", "/api/flow_runs/11111111-2222-3333-4444-555555555555")
+        self._answer(200 if self.path in known else 404, {"state": {"type": "RUNNING"}})
 
     def do_POST(self) -> None:
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))

@@ -8,17 +8,27 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from torch.distributed.checkpoint.api import CheckpointException
 
 from data.errors import InputError
+from stages import kernel
 from stages.errors import BAD_INPUT, FAILED, TRY_AGAIN, TryAgain
 from stages.pretrain import trials, worker
 from stages.pretrain.job import RunDirectory
 from stages.pretrain.step import NonFinite
-from stages.pretrain.supervision.attempt import End, clear, environment, explain, log_tail, meeting_place
+from stages.pretrain.supervision.attempt import (
+    End,
+    clear,
+    environment,
+    explain,
+    for_want_of_memory,
+    log_tail,
+    meeting_place,
+)
 from stages.pretrain.supervision.groups import Group, GroupEnd, RankEnd
 from stages.pretrain.supervision.notices import Requests
-from stages.pretrain.supervision.supervise import LEFT, ROLL_BACK
+from stages.pretrain.supervision.supervise import LEFT, OUT_OF_MEMORY, ROLL_BACK
 from stages.pretrain.worker import exit_code, record_failure
 from stages.store import Store
 from tests.stages.pretrain import micro
@@ -57,12 +67,39 @@ FULL = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         (FULL, TRY_AGAIN),
         (raised(RuntimeError("writing failed"), FULL), TRY_AGAIN),
         (CheckpointException("save", {1: (raised(RuntimeError("x"), FULL), None)}), TRY_AGAIN),
+        (MemoryError(), OUT_OF_MEMORY),
+        (torch.OutOfMemoryError("CUDA out of memory"), OUT_OF_MEMORY),
+        (raised(RuntimeError("a batch failed"), MemoryError()), OUT_OF_MEMORY),
         (OSError(errno.EIO, "input/output error"), FAILED),
         (RuntimeError("a defect"), FAILED),
     ],
 )
 def test_exit_codes_say_what_kind_of_end_it_was(error: BaseException, code: int) -> None:
     assert exit_code(error) == code
+
+
+def test_a_rank_without_memory_names_the_settings_that_take_less(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An allocation that torch's allocator of a CPU refuses."""
+    job = micro.worker_job(micro.config(micro_batch_sequences=4), tmp_path, tmp_path / "run")
+    job.write()
+    monkeypatch.setattr(worker, "work", lambda *_: torch.empty(1 << 60, dtype=torch.uint8))
+    assert worker.main(str(job.run.job)) == OUT_OF_MEMORY
+    end = explain(job.run, ended(OUT_OF_MEMORY))
+    assert end.code == OUT_OF_MEMORY and "lower pretrain.micro_batch_sequences (now 4)" in end.cause
+
+
+def test_a_kill_for_want_of_memory_is_told_from_another(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    counter, config = tmp_path / "vmstat", micro.config(micro_batch_sequences=4)
+    monkeypatch.setattr(kernel, "_counters", lambda: (counter,))
+    counter.write_text("oom_kill 4\n")
+    before, killed = kernel.oom_kills(), End(-9, "a training process was killed by SIGKILL")
+    assert for_want_of_memory(killed, before, config) == killed
+    counter.write_text("oom_kill 5\n")
+    assert for_want_of_memory(End(-15, "why"), before, config) == End(-15, "why")
+    end = for_want_of_memory(killed, before, config)
+    assert end.code == OUT_OF_MEMORY and "lower pretrain.micro_batch_sequences (now 4)" in end.cause
 
 
 def test_a_full_disk_is_told_by_the_exit_code_if_nothing_can_be_written_at_all(
@@ -141,11 +178,14 @@ def test_what_an_attempt_left_is_gone_before_the_next_one(tmp_path: Path) -> Non
 def test_a_trial_that_was_killed_from_outside_is_to_be_tried_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """By the kernel, for want of memory."""
+    """But not one that has run out of memory, which it would do again."""
     tokens = micro.tokens_artifact(Store(tmp_path))
     monkeypatch.setattr(trials, "train_once", lambda job: End(-9, "a training process was killed by SIGKILL"))
     with pytest.raises(TryAgain, match="killed by SIGKILL"):
         trials.trial(micro.config(), micro.MODEL, tokens.path, tmp_path / "scratch")
+    monkeypatch.setattr(trials, "train_once", lambda job: End(OUT_OF_MEMORY, "lower pretrain.micro_batch_sequences"))
+    with pytest.raises(InputError, match="micro_batch_sequences"):
+        trials.trial(micro.config(), micro.MODEL, tokens.path, tmp_path / "another")
 
 
 def test_a_failure_is_recorded_with_its_traceback(tmp_path: Path) -> None:

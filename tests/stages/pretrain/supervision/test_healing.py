@@ -4,7 +4,7 @@ import pytest
 
 from stages.errors import BAD_INPUT, FAILED, OK, TRY_AGAIN
 from stages.pretrain.supervision.healing import Next, after_group
-from stages.pretrain.supervision.supervise import HARDWARE, HUNG, LEFT, ROLL_BACK
+from stages.pretrain.supervision.supervise import HARDWARE, HUNG, LEFT, OUT_OF_MEMORY, ROLL_BACK
 
 
 def after(code: int, **changes: Any) -> Next:
@@ -22,7 +22,7 @@ def test_a_lost_group_is_started_again_while_others_live(code: int) -> None:
     assert after(code, lost_in_vain=3) is Next.END
 
 
-@pytest.mark.parametrize("code", [BAD_INPUT, ROLL_BACK, HARDWARE, TRY_AGAIN, LEFT])
+@pytest.mark.parametrize("code", [BAD_INPUT, ROLL_BACK, HARDWARE, OUT_OF_MEMORY, TRY_AGAIN, LEFT])
 def test_what_concerns_all_groups_ends_the_attempt(code: int) -> None:
     assert after(code) is Next.END
 

@@ -3,7 +3,16 @@ from functools import partial
 import pytest
 
 from stages.errors import BAD_INPUT, FAILED, TRY_AGAIN
-from stages.pretrain.supervision.supervise import HUNG, LEFT, MOST_DELAY_SECONDS, Action, Ending, Request, decide
+from stages.pretrain.supervision.supervise import (
+    HUNG,
+    LEFT,
+    MOST_DELAY_SECONDS,
+    OUT_OF_MEMORY,
+    Action,
+    Ending,
+    Request,
+    decide,
+)
 
 
 def ending(
@@ -46,6 +55,18 @@ def test_the_first_ending_of_each_kind(code: int, action: Action, exit_code: int
     decision = decide(ending(code), [], max_relaunches=3)
     assert (decision.action, decision.exit_code) == (action, exit_code)
     assert code == 0 or "why" in decision.reason
+
+
+def test_want_of_memory_stops_the_run_unless_the_memory_did_suffice_before() -> None:
+    """The first two ends are of the same settings before the first checkpoint, and after one."""
+    without = partial(ending, OUT_OF_MEMORY)
+    first = decide(without(checkpoint_step=0), [], max_relaunches=3)
+    assert (first.action, first.exit_code) == (Action.STOP, BAD_INPUT)
+    assert decide(without(checkpoint_step=40), [], max_relaunches=3).action is Action.RELAUNCH
+    again = decide(without(checkpoint_step=40), [without(checkpoint_step=40)], max_relaunches=3)
+    assert (again.action, again.exit_code) == (Action.STOP, BAD_INPUT)
+    past = [without(checkpoint_step=step) for step in range(10, 400, 10)]
+    assert decide(without(checkpoint_step=400), past, max_relaunches=0).action is Action.RELAUNCH
 
 
 def test_crashes_that_get_no_further_are_bounded() -> None:
