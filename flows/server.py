@@ -1,5 +1,5 @@
-"""A Prefect server, with its UI, for a flow that runs from a terminal: that of the desk if it is up, else one for as long
-as the flow runs, whose records stay in PREFECT_HOME.
+"""A Prefect server, with its UI, for a flow that runs from a terminal: that of the desk if it is up, else one for as
+long as the flow runs, whose records stay in PREFECT_HOME.
 
 The latter has a session of its own: Prefect's own temporary server dies of the same Ctrl-C as the flow, which then
 waits for it for minutes. It ends with its parent, whatever ends that.

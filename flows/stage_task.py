@@ -5,8 +5,9 @@ user wrote, nor for want of memory or of time, which the same command would meet
 """
 
 import json
+import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -24,11 +25,26 @@ from stages.files import write_atomic
 from stages.fingerprint import digest
 from stages.out_of_memory import advice
 from stages.recipe import STAGES, Recipe
-from stages.resolve import MissingInput, Resolver
+from stages.resolve import Externals, MissingInput, Resolver
 from stages.run_settings import RunConfig
 from stages.store import Artifact, Store
 
+KNOWN_SECONDS = 60.0
 LEAVING_SECONDS = 2.0  # of a training, when its last checkpoint is taken
+
+
+class Known:
+    """What stages depend on outside the store, as it has been found out: for a minute, in which many stages may turn
+    out to be hits, and not for the weeks of a training."""
+
+    def __init__(self) -> None:
+        self._found: Externals = {}
+        self._since = time.monotonic()
+
+    def externals(self) -> Externals:
+        if time.monotonic() - self._since > KNOWN_SECONDS:
+            self._found, self._since = {}, time.monotonic()
+        return self._found
 
 
 @dataclass(frozen=True)
@@ -38,6 +54,7 @@ class Run:
     recipe: Recipe
     root: Path
     evaluates: bool = False
+    known: Known = field(default_factory=Known, compare=False, repr=False)
 
     @property
     def store(self) -> Store:
@@ -133,7 +150,8 @@ def limits(recipe: Recipe, stage: str) -> Limits:
 def _hits(stage: str, run: Run, inputs: dict[str, str]) -> list[Artifact]:
     """The artifacts, if all that the stage would make are in the store; none otherwise."""
     store = run.store
-    resolver = Resolver(run.recipe, store, STAGES, {name: store.lookup(key) for name, key in inputs.items()})
+    chosen = {name: store.lookup(key) for name, key in inputs.items()}
+    resolver = Resolver(run.recipe, store, STAGES, chosen, run.known.externals())
     try:
         return resolver.found(stage)
     except MissingInput:

@@ -7,11 +7,9 @@ else, with a traceback.
 import argparse
 import gc
 import itertools
-import json
 import os
 import signal
 import sys
-import threading
 import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
@@ -23,7 +21,7 @@ from data.errors import InputError
 from stages.base import Job, Stage, execute
 from stages.console import ConsoleListener, fail
 from stages.errors import BAD_INPUT, FAILED, OK, TRY_AGAIN, LeaseHeld, StoreConflict, TryAgain
-from stages.journal import Event
+from stages.journal import Event, LineWriter
 from stages.parent import end_after_parent
 from stages.resolve import Resolver, nothing_to_do
 from stages.store import Artifact, Store
@@ -125,7 +123,8 @@ def _run(target: str, arguments: argparse.Namespace) -> None:
     upstream = Resolver(recipe, store, STAGES)
     with ExitStack() as stack:
         console = None if arguments.events else stack.enter_context(ConsoleListener())
-        listener = console or _event_printer()
+        # A flow that was killed reads no more; its stage has been told to leave, and still has a checkpoint to take.
+        listener = console or event_printer(is_needed=arguments.outlives_parent is None)
         for name in upstream.order(target)[:-1] if arguments.upstream else ():
             for job in upstream.jobs(name):
                 _build(job, store, listener, arguments, rebuild=False)
@@ -185,16 +184,8 @@ def _execute(
     raise AssertionError("unreachable")
 
 
-def _event_printer() -> Callable[[Event], None]:
+def event_printer(*, is_needed: bool = True) -> LineWriter:
     """A listener that has standard output to itself: what a library prints goes to standard error from here on."""
     stream = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
-    one_at_a_time = threading.Lock()
-
-    def show(event: Event) -> None:
-        line = json.dumps(event, ensure_ascii=False).encode("utf-8", "backslashreplace") + b"\n"
-        with one_at_a_time:
-            stream.write(line)
-            stream.flush()
-
-    return show
+    return LineWriter(stream, is_needed=is_needed)

@@ -10,12 +10,47 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 Event = dict[str, Any]
 Listener = Callable[[Event], None]
 
 PROGRESS_INTERVAL_SECONDS = 0.25
+
+
+# Made once: json.dumps makes one for each call.
+_encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False).encode
+
+
+def line_of(event: Event) -> bytes:
+    """An event as a line of a journal."""
+    return _encode(event).encode("utf-8", "backslashreplace") + b"\n"
+
+
+class LineWriter:
+    """A listener that writes each event as a line into a stream. A journal hands it the lines as they are in its file,
+    so that an event becomes JSON once. is_needed: if not, the work goes on when nobody reads any more."""
+
+    def __init__(self, stream: BinaryIO, *, is_needed: bool = True) -> None:
+        self._stream = stream
+        self._is_needed = is_needed
+        self._is_read = True
+        self._lock = threading.Lock()
+
+    def __call__(self, event: Event) -> None:
+        self.write(line_of(event))
+
+    def write(self, line: bytes) -> None:
+        with self._lock:
+            if not self._is_read:
+                return
+            try:
+                self._stream.write(line)
+                self._stream.flush()
+            except BrokenPipeError:
+                if self._is_needed:
+                    raise
+                self._is_read = False
 
 
 class Journal:
@@ -37,12 +72,15 @@ class Journal:
     def event(self, kind: str, **fields: Any) -> None:
         """Append one event. `fields` are JSON; a value that is not raises TypeError here, not at the reader."""
         event = {"time": round(self._clock(), 3), "stage": self.stage, "kind": kind, **fields}
-        line = json.dumps(event, ensure_ascii=False, allow_nan=False) + "\n"
+        line = line_of(event)
         with self._lock:
-            os.write(self._descriptor, line.encode("utf-8", "backslashreplace"))
+            os.write(self._descriptor, line)
             self.lines += 1
         for listener in self._listeners:
-            listener(event)
+            if isinstance(listener, LineWriter):
+                listener.write(line)
+            else:
+                listener(event)
 
     def progress(self, name: str, done: int, total: int, unit: str = "documents", text: str = "") -> None:
         """How far a long step is, with a few words beside the bar. Cheap to call: at most four a second are written,

@@ -10,6 +10,8 @@ from stages.base import InputSpec, Job, Stage
 from stages.config import StageConfig
 from stages.store import Artifact, Store
 
+Externals = dict[tuple[str, str], dict[str, Any]]  # by stage and digest of its configuration
+
 
 class MissingInput(InputError):
     """An artifact that a stage needs has not been built yet."""
@@ -32,7 +34,9 @@ class HasConfigs(Protocol):
 
 
 class Resolver:
-    """The jobs of one recipe over one store. `chosen` are the inputs that a user named: {input name: artifact}."""
+    """The jobs of one recipe over one store. `chosen` are the inputs that a user named: {input name: artifact}.
+    `externals` keeps what stages depend on outside the store, which can take long to find out: to be handed from one
+    resolver to the next that is to see the same."""
 
     def __init__(
         self,
@@ -40,17 +44,31 @@ class Resolver:
         store: Store,
         stages: Mapping[str, Stage],
         chosen: Mapping[str, Artifact] | None = None,
+        externals: Externals | None = None,
     ) -> None:
         self.recipe = recipe
         self.store = store
         self._stages = stages
         self._chosen = chosen or {}
-        self._externals: dict[tuple[str, str], dict[str, Any]] = {}
+        self._externals: Externals = {} if externals is None else externals
+        self._seen: dict[str, list[Job]] = {}  # in the call that goes on: many stages lead to the same ones upstream
+        self._depth = 0
         self._producers = {derived: stage.name for stage in stages.values() for derived in stage.derives}
 
     def jobs(self, name: str) -> list[Job]:
         """The jobs of a stage: one, or one for each artifact that it is to be run on; none where it picks an input
         itself and finds nothing. Raises MissingInput if something upstream is not there."""
+        self._depth += 1
+        try:
+            if name not in self._seen:
+                self._seen[name] = self._resolved(name)
+            return self._seen[name]
+        finally:
+            self._depth -= 1
+            if not self._depth:
+                self._seen = {}  # the store may be another one at the next call
+
+    def _resolved(self, name: str) -> list[Job]:
         stage = self._stages[name]
         config = self.recipe.config_for(name)
         choices: list[dict[str, tuple[Artifact, ...]]] = [{}]
@@ -72,8 +90,7 @@ class Resolver:
     def job(self, name: str, **chosen: Artifact) -> Job:
         """The only job of a stage, its inputs chosen where there is a choice. Raises MissingInput as `jobs` does, and
         if there is none."""
-        resolver = Resolver(self.recipe, self.store, self._stages, chosen)
-        resolver._externals = self._externals
+        resolver = Resolver(self.recipe, self.store, self._stages, chosen, self._externals)
         jobs = resolver.jobs(name)
         if not jobs:
             raise nothing_to_do(name)

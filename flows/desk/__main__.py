@@ -54,7 +54,7 @@ def run(arguments: argparse.Namespace) -> None:
     """As `up`, in the foreground until Ctrl-C or SIGTERM: for systemd and containers."""
     settings = settings_of(arguments)
     variables = keeper_variables(settings)
-    if any(os.environ.get(name) != value for name, value in variables.items()):
+    if not variables.items() <= os.environ.items():
         # Anew with the variables that tell others what this process keeps.
         os.execve(sys.executable, [sys.executable, "-m", "flows.desk", *sys.argv[1:]], {**os.environ, **variables})
     keep_desk(settings, _stamped, provision=control.IN_BACKGROUND not in os.environ)

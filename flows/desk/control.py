@@ -38,10 +38,14 @@ def up(settings: DeskSettings, options: Sequence[str], say: Say) -> None:
         keeper = None
     if keeper is None:
         keeper = _start_keeper(settings, options, home, variables)
-    if "server" in settings.parts:
-        provision(settings, say, before=lambda: _wait_until_healthy(settings, keeper, home))
-    say(f"the desk is at {address(settings)}")
-    say(f"logs are in {home}; `python -m flows.desk down` stops it")
+        say(f"starting; logs are in {home}")
+    try:
+        if "server" in settings.parts:
+            provision(settings, say, before=lambda: _wait_until_healthy(settings, keeper, home))
+    except InputError:
+        say(f"the desk is at {address(settings)}, and something of it needs a change:")
+        raise
+    say(f"the desk is at {address(settings)}; `python -m flows.desk down` stops it")
 
 
 def _dismiss(keeper: Process, home: Path) -> None:

@@ -26,9 +26,10 @@ SETTINGS_VARIABLE = "LONGHAUL_DESK_SETTINGS"  # all settings, as JSON: none of t
 PART_VARIABLE = "LONGHAUL_DESK_PART"
 PLACE_VARIABLE = "LONGHAUL_DESK_DATABASE"
 CODE_VARIABLE = "LONGHAUL_DESK_CODE"
+KIND_VARIABLE = "LONGHAUL_DESK_KIND"
 REPOSITORY = Path(__file__).resolve().parents[2]
 SOURCES = ("data", "deployments", "eval", "flows", "stages")
-KEPT_VARIABLE = "LONGHAUL_DESK_KEPT"
+OF_THE_SHELL = ("NO_PROXY", "no_proxy")
 # In the order in which they start. A process is told from its descendants, which inherit its variables, by its command.
 SIGNATURES = {
     "server": ("-m", "uvicorn"),
@@ -60,8 +61,9 @@ class Part:
 
 
 def has_variables(process: Process, variables: Mapping[str, str]) -> bool:
+    """Whether a process was started with these, apart from those in which one shell may differ from another."""
     found = process.environment
-    return all(found.get(name) == value for name, value in variables.items())
+    return all(found.get(name) == value for name, value in variables.items() if name not in OF_THE_SHELL)
 
 
 def part_played(process: Process) -> str:
@@ -82,11 +84,12 @@ def parts_of(settings: DeskSettings, *, provision: bool = False) -> list[Part]:
 def keeper_variables(settings: DeskSettings) -> dict[str, str]:
     """What a keeper is started with: by them the next `up` finds out whether it keeps what is wanted."""
     variables = {**environment(settings), **_marks(settings, "keeper"), CODE_VARIABLE: code_version()}
-    return {**variables, SETTINGS_VARIABLE: settings.model_dump_json()}
+    return {**variables, KIND_VARIABLE: _kind(settings), SETTINGS_VARIABLE: settings.model_dump_json()}
 
 
 def _server(settings: DeskSettings) -> Part:
     own = {**environment(settings), **_marks(settings, "server"), **SERVER_ENVIRONMENT, CODE_VARIABLE: code_version()}
+    own[KIND_VARIABLE] = _kind(settings)
     if "services" not in settings.parts:
         own["PREFECT__SERVER_WEBSERVER_ONLY"] = "1"
     return Part(
@@ -139,6 +142,12 @@ def _not_for_runs(settings: DeskSettings) -> frozenset[str]:
     of_server = environment(settings).keys() - client_environment(settings).keys()
     of_blocks = {variable for block in settings.blocks for variable in block.secrets.values()}
     return frozenset({DATABASE_URL, REDIS_URL, AUTH, SETTINGS_VARIABLE, CODE_VARIABLE, *of_server, *of_blocks})
+
+
+def _kind(settings: DeskSettings) -> str:
+    """What is told of a server by variables that are there or not."""
+    chosen = {"services": "services" in settings.parts, "redis": settings.redis, "password": bool(os.environ.get(AUTH))}
+    return " ".join(name for name, there in chosen.items() if there)
 
 
 def place_of_records(settings: DeskSettings) -> str:

@@ -14,7 +14,7 @@ from typing import Any
 
 from data.errors import InputError
 from flows.parameters import RECIPE, require_inputs, require_json
-from stages.recipe import parse
+from stages.recipe import STAGES, parse
 
 Message = MutableMapping[str, Any]
 Scope = MutableMapping[str, Any]
@@ -28,6 +28,8 @@ CONFLICT = 409  # how Prefect answers parameters that do not fit the schema; its
 MOST_BYTES = 8_000_000  # a larger body is Prefect's to refuse
 ID = r"[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}"
 PLACES = re.compile(rf"/deployments(?:/|/(?P<id>{ID})(?P<what>/create_flow_run(?:/bulk)?|/schedules(?:/{ID})?)?/?)")
+MOST_LINES = 20  # of a refusal
+CHOICES = tuple(STAGES)
 MADE = ("/create_flow_run", "/create_flow_run/bulk", "/schedules")
 logger = logging.getLogger(__name__)
 
@@ -65,7 +67,7 @@ class RecipeCheck:
                 try:
                     check(_filled_in(parameters))
                 except InputError as error:
-                    return str(error)
+                    return _short(str(error))
         return ""
 
     async def _deployment(self, scope: Scope, place: re.Match[str]) -> Json | None:
@@ -96,8 +98,15 @@ def check(parameters: Json) -> None:
     require_json(parameters)
     parse(parameters[RECIPE], "this run")
     stage, inputs = parameters.get("stage"), parameters.get("inputs")
-    if isinstance(stage, str) and isinstance(inputs, dict):
+    if stage in CHOICES and isinstance(inputs, dict):
         require_inputs(stage, inputs)
+
+
+def _short(text: str) -> str:
+    """Not the same fault of ten thousand sources."""
+    lines = text.splitlines()
+    more = [f"  and {len(lines) - MOST_LINES:,} more"] if len(lines) > MOST_LINES else []
+    return "\n".join(lines[:MOST_LINES] + more)
 
 
 class _Unknown(Exception):

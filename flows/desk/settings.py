@@ -147,17 +147,27 @@ def load_settings(path: Path, settings: Sequence[str] = ()) -> DeskSettings:
         found = DeskSettings.model_validate(tables)
     except ValidationError as error:
         raise InputError(f"{path} does not hold valid settings:\n{faults(error, DeskSettings, 'desk')}") from None
-    if not _is_loopback(found.host) and not os.environ.get(AUTH):
-        raise InputError(
-            f"host = {found.host!r} lets other machines reach the server: set the environment variable {AUTH} "
-            f"(user:password) first, or host to 127.0.0.1"
-        )
+    if not _is_loopback(found.host):
+        _require_password(found)
     return found
+
+
+def _require_password(settings: DeskSettings) -> None:
+    if "server" in settings.parts and not os.environ.get(AUTH):
+        raise InputError(
+            f"host = {settings.host!r} lets other machines reach the server: set the environment variable {AUTH} "
+            "(user:password) first, or host to 127.0.0.1"
+        )
+    if not os.environ.get(AUTH) and not os.environ.get(CLIENT_AUTH):
+        raise InputError(
+            f"host = {settings.host!r}: the server there asks for a password; set the environment variable "
+            f"{CLIENT_AUTH} to its user:password"
+        )
 
 
 def desk_home() -> Path:
     """Where the desk keeps its state and its logs."""
-    return Path(os.environ.get("PREFECT_HOME") or "~/.prefect").expanduser().absolute() / DESK
+    return Path(os.environ.get("PREFECT_HOME") or "~/.prefect").expanduser().resolve() / DESK
 
 
 def address(settings: DeskSettings) -> str:

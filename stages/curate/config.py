@@ -48,7 +48,7 @@ class CurateConfig(StageConfig):
     )
     language_rules: dict[str, dict[str, float]] = Field(
         {},
-        description='Language: bounds that replace the preset\'s there, as {fi = {"most mean word length" = 14}}',
+        description="Language: bounds that replace the preset's there, by name; for fi, say, most mean word length: 14",
     )
     pii: tuple[PiiKind, ...] = Field(
         DEFAULT_KINDS, description="What to replace by a placeholder: secret, email, iban, card, ip, phone; [] for none"

@@ -29,11 +29,11 @@ LINES_A_MINUTE = 10_000
 CHILD = """
 import json, sys, time
 from pathlib import Path
-from stages.cli import _event_printer
+from stages.cli import event_printer
 from stages.journal import Journal
 
 lines, seconds, folder = int(sys.argv[1]), float(sys.argv[2]), Path(sys.argv[3])
-printer = _event_printer()
+printer = event_printer()
 journal = Journal(folder / "events.jsonl", stage="pretrain", listeners=(printer,))
 began, used = time.monotonic(), 0.0
 for step in range(lines):

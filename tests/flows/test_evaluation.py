@@ -18,7 +18,7 @@ from prefect.events import emit_event
 from prefect.settings import PREFECT_API_URL, PREFECT_FLOWS_HEARTBEAT_FREQUENCY, PREFECT_HOME, temporary_settings
 
 from data.errors import InputError
-from flows import evaluation, pipeline, stage_task
+from flows import evaluation, pipeline, single_stage, stage_task
 from flows.process import StageFailed, run_stage_process
 from flows.server import server_for_this_run
 from flows.stage_task import Run
@@ -226,7 +226,10 @@ def test_a_command_that_cannot_be_done_says_why(arguments: list[str], words: str
     assert result.returncode == 2 and words in result.stderr and "Traceback" not in result.stderr
 
 
-@pytest.mark.parametrize("served", [evaluation.regression, evaluation.evaluate_checkpoint, pipeline.pipeline])
+FLOWS = (evaluation.regression, evaluation.evaluate_checkpoint, pipeline.pipeline, single_stage.single_stage)
+
+
+@pytest.mark.parametrize("served", FLOWS, ids=lambda flow: flow.name)
 def test_a_flow_can_be_served(served: Any) -> None:
     """Prefect pickles a flow that it serves for the process of each run, with all that the flow names."""
     assert cloudpickle.loads(cloudpickle.dumps(served)).name == served.name

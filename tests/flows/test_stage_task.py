@@ -3,6 +3,7 @@ what the stage said last, and a cancelled training has the time for its last che
 
 import asyncio
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from flows import stage_task
 from flows.process import GRACE_SECONDS, NEVER, Limits, OutOfMemory, StageFailed, StageOverdue, StageStalled
 from flows.stage_task import LEAVING_SECONDS, Run, limits, make
 from flows.terminal import ignore
-from stages.base import execute
+from stages.base import Facts, execute
 from stages.errors import BAD_INPUT, FAILED, TRY_AGAIN
 from stages.recipe import STAGES, Recipe, load
 from stages.resolve import Resolver
@@ -55,6 +56,26 @@ def test_delays_grow(settings: list[str], delays: list[float]) -> None:
     assert load(TINY, settings).run.retry_delays() == delays
 
 
+def test_what_lies_outside_the_store_is_looked_at_once_for_many_hits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may be thousands of files; and again a minute later, when a training may have come between."""
+    looks = []
+
+    def externals(config: Any, store: Store) -> dict[str, Any]:
+        looks.append(config)
+        return {}
+
+    monkeypatch.setitem(STAGES, "curate", replace(STAGES["curate"], externals=externals))
+    run = Run(load(TINY), tmp_path)
+    for stage in ("curate", "tokenizer", "pretokenize", "curate"):
+        stage_task._hits(stage, run, {})
+    assert len(looks) == 1
+    run.known._since -= stage_task.KNOWN_SECONDS + 1
+    stage_task._hits("tokenizer", run, {})
+    assert len(looks) == 2
+
+
 @pytest.fixture(scope="module")
 def api(server: str) -> Iterator[httpx.Client]:
     settings = temporary_settings({PREFECT_API_URL: server, PREFECT_FLOWS_HEARTBEAT_FREQUENCY: None})
@@ -75,10 +96,6 @@ def recipe(folder: Path) -> Recipe:
 
 def curated(run: Run) -> str:
     """The stage itself, in this process and without a text to work on."""
-    from dataclasses import replace
-
-    from stages.base import Facts
-
     (job,) = Resolver(run.recipe, run.store, STAGES).jobs("curate")
     facts = Facts(facts={"documents": 1234, "lost_share": 0.123456})
     artifact = execute(replace(job, stage=replace(job.stage, run=lambda *_: facts)), run.store)

@@ -69,7 +69,12 @@ CASES = (
     Case(
         name="launcher SIGKILL", disturb=kill(lambda d: families.launchers(d.family), signal.SIGKILL), state=COMPLETED
     ),
-    Case(name="flow SIGKILL", disturb=kill(lambda d: [families.flow_process(d.run)], signal.SIGKILL), state=CRASHED),
+    Case(
+        name="flow SIGKILL",
+        disturb=kill(lambda d: [families.flow_process(d.run)], signal.SIGKILL),
+        state=CRASHED,
+        look=lost_steps,
+    ),
     Case(name="worker SIGKILL", disturb=kill(lambda d: d.desk.workers(), signal.SIGKILL), state=COMPLETED),
     Case(name="worker SIGTERM", disturb=kill(lambda d: d.desk.workers(), signal.SIGTERM), state=CRASHED),
     Case(name="server SIGKILL", disturb=kill(lambda d: d.desk.servers(), signal.SIGKILL), state=COMPLETED),

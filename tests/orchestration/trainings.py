@@ -33,7 +33,7 @@ SETTINGS = (
 )
 STAGE_SECONDS = 600.0
 START_SECONDS = 900.0
-SAMPLE_SECONDS = 0.4
+SAMPLE_SECONDS = 1.0
 
 
 def run_stage(stage: str, root: Path, *arguments: str) -> None:

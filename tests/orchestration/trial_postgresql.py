@@ -11,6 +11,8 @@ import importlib.util
 import sys
 import tempfile
 import time
+import uuid
+from datetime import datetime
 from pathlib import Path
 
 from flows.desk.settings import DATABASE_URL, REDIS_URL
@@ -18,7 +20,7 @@ from tests.benchmarks.harness import report
 from tests.flows.receiver import Receiver, receiving
 from tests.orchestration.api import wait_for
 from tests.orchestration.desk import Desk
-from tests.orchestration.triggers import RUN_SECONDS, Row, Story
+from tests.orchestration.triggers import NEVER, RUN_SECONDS, Row, Story
 from tests.services import postgresql, redis
 
 PARTS = ("triggers", "slots")
@@ -46,11 +48,12 @@ def two_servers(folder: Path, receiver: Receiver, database: str, broker: str) ->
             problems.append(f"a run that was asked of the other server is {state['name']}: {state['message']}")
         rows.append(("a run asked of the other server", f"is {state['name'].lower()}, by the worker of the first", ""))
         event = {
+            "id": str(uuid.uuid4()),
+            "occurred": datetime.now().astimezone().isoformat(),
             "event": "disk.low",
             "resource": {"prefect.resource.id": "longhaul.disk.trial"},
-            "payload": {"text": "x"},
+            "payload": {"text": "of the trial"},
         }
-        event["occurred"] = f"{time.strftime('%Y-%m-%dT%H:%M:%S', time.gmtime())}Z"
         began = time.monotonic()
         other.api.call("POST", "/events", [event])
         wait_for(lambda: receiver.bodies, TOLD_SECONDS, "an event that the other server took has told nobody")
@@ -78,7 +81,13 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="longhaul-postgresql-trial-") as place:
         if told := [part for part in parts if part != SERVERS]:
             with postgresql.postgresql() as url, receiving() as receiver:
-                story = Story(Path(place) / "one", receiver, variables={DATABASE_URL: url}, database="postgresql")
+                story = Story(
+                    Path(place) / "one",
+                    receiver,
+                    variables={DATABASE_URL: url},
+                    database="postgresql",
+                    regression_cron=NEVER,
+                )
                 story.tell(*told)
                 rows += story.rows
                 problems += story.problems

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+import uuid
 from collections.abc import Callable, Mapping
 from datetime import datetime
 from pathlib import Path
@@ -26,7 +27,7 @@ from tests.orchestration.desk import REPOSITORY, TINY, Desk
 
 WITHIN_SECONDS = 15.0  # from a checkpoint's health to the first line of its evaluation's journal
 CHECKPOINTS = 3
-CHECKPOINT_STEPS = 1500  # half a minute and more: the evaluation of one is done before the next is healthy
+CHECKPOINT_STEPS = 1500  # some 40 s: the evaluation of one is done before the next is healthy
 STAGE_SECONDS = 900.0
 RUN_SECONDS = 900.0
 SETTLE_SECONDS = 30.0  # in which what should not happen would have happened
@@ -37,7 +38,9 @@ ON_HEALTHY, NIGHTLY, PRETRAIN, CURATE = (
     "stage/pretrain",
     "stage/curate",
 )
+NEVER = "0 0 29 2 *"  # a schedule of somebody who is not interested in it
 HEALTHY = "checkpoint.healthy"
+UNKNOWN = "0123456789ab"  # no checkpoint has this key
 Row = tuple[str, str, str]  # what was done, what came of it, in what time
 
 
@@ -46,17 +49,22 @@ class Story:
     `problems`: what is not as it should be."""
 
     def __init__(
-        self, folder: Path, receiver: Receiver, *, variables: Mapping[str, str] | None = None, **settings: Any
-    ):
+        self,
+        folder: Path,
+        receiver: Receiver,
+        *,
+        steps: int = CHECKPOINT_STEPS,
+        variables: Mapping[str, str] | None = None,
+        **settings: Any,
+    ) -> None:
         self.receiver, self.rows, self.problems = receiver, list[Row](), list[str]()
         self.figures: dict[str, float] = {}
         folder.mkdir(parents=True, exist_ok=True)
         self.made = made_chain.recipe(folder)
-        steps = CHECKPOINTS * CHECKPOINT_STEPS
         self._settings = (
             "name=trial",
-            f"pretrain.num_steps={steps}",
-            f"pretrain.checkpoint_every_steps={CHECKPOINT_STEPS}",
+            f"pretrain.num_steps={CHECKPOINTS * steps}",
+            f"pretrain.checkpoint_every_steps={steps}",
             f"suites.names=['{folder / 'small.toml'}']",
             "suites.last_names=[]",
         )
@@ -71,10 +79,9 @@ class Story:
             folder,
             variables=variables,
             recipes=[str(folder / f"{name}.json") for name in recipes],
-            regression_cron="* * * * *",
+            **{"regression_cron": "* * * * *", **settings},
             blocks=[hook],
             notify=["webhook/trial"],
-            **settings,
         )
         self.store = Store(self.desk.root)
 
@@ -89,6 +96,8 @@ class Story:
         }
         with self.desk:
             self._prepare()
+            if not parts or "schedule" in parts:
+                self._make_a_model()
             began = time.monotonic()
             self.desk.up()
             self._row("the desk", "is up", time.monotonic() - began)
@@ -96,28 +105,30 @@ class Story:
                 known[name]()
 
     def _prepare(self) -> None:
-        """A chain that was made long ago, with its model; and what stands before a training."""
-        self.training = made_chain.publish_chain(self.store, self.made, made_chain.documents())
-        self.model = made_chain.trained_model()
-        made_chain.publish_step(self.store, self.training, self.model, 40, last=True)
+        """Make what stands before a training."""
         command = [sys.executable, "-m", "stages.preflight", str(self.desk.folder / "trial.json"), "--upstream"]
         command += ["--root", str(self.desk.root)]
         result = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, timeout=STAGE_SECONDS)
         if result.returncode:
             raise RuntimeError(f"preflight ended with {result.returncode}:\n{result.stderr[-4000:]}")
 
+    def _make_a_model(self) -> None:
+        """That of another chain, for the regression run to judge."""
+        self.training = made_chain.publish_chain(self.store, self.made, made_chain.documents())
+        self.model = made_chain.trained_model()
+        made_chain.publish_step(self.store, self.training, self.model, 40, last=True)
+
     def schedule(self) -> None:
         """The regression run starts by its cron; a model that got worse is told once, through the automation."""
         good = self._next_regression(0)
         self._expect(good["auto_scheduled"], "the first regression run was not started by its schedule")
         promote(self.store, self._evaluations("made")[0], "main")
-        began = time.time()
         worse = made_chain.worse_by(0.02, self.model)
         made_chain.publish_step(self.store, self.training, worse, 50, last=True)
         published = time.time()
         wait_for(self._regressions_told, CRON_SECONDS, lambda: f"told: {self.receiver.bodies}")
         run = next(
-            run for run in self._runs(NIGHTLY) if seconds(run["start_time"] or run["expected_start_time"]) > began
+            run for run in self._runs(NIGHTLY) if seconds(run["start_time"] or run["expected_start_time"]) > published
         )
         scheduled, told = seconds(run["expected_start_time"]), time.time()
         self._row("planted regression", "told by the webhook after its scheduled time", told - scheduled)
@@ -168,11 +179,11 @@ class Story:
         """Events that come twice, late, or for nothing do no harm."""
         first = next(event for event in self.desk.api.events(HEALTHY))
         told, known = len(self._regressions_told()), len(self._runs(ON_HEALTHY))
-        fields = {name: first[name] for name in ("event", "resource", "payload")}
-        fields["occurred"] = datetime.now().astimezone().isoformat()
-        unknown = {**fields, "payload": {**first["payload"], "key": "0123456789ab"}}
-        unknown["resource"] = {**first["resource"], "prefect.resource.id": "longhaul.checkpoint.0123456789ab"}
-        self.desk.api.call("POST", "/events", [{**first, "related": []}, fields, unknown])
+        again = {name: first[name] for name in ("id", "occurred", "event", "resource", "related", "payload")}
+        late = {**again, "id": str(uuid.uuid4()), "occurred": datetime.now().astimezone().isoformat()}
+        nothing = {**late, "id": str(uuid.uuid4()), "payload": {**first["payload"], "key": UNKNOWN}}
+        nothing["resource"] = {**first["resource"], "prefect.resource.id": f"longhaul.checkpoint.{UNKNOWN}"}
+        self.desk.api.call("POST", "/events", [again, late, nothing])
         wait_for(lambda: len(self._done(ON_HEALTHY)) >= known + 2, RUN_SECONDS, lambda: str(self._runs(ON_HEALTHY)))
         time.sleep(SETTLE_SECONDS)
         states = sorted(run["state_type"] for run in self._runs(ON_HEALTHY)[known:])

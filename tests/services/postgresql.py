@@ -45,9 +45,21 @@ def postgresql() -> Iterator[str]:
         if who:
             os.chown(folder, who["user"], who["group"])
         # Nobody else is on this loopback, and the cluster lives for minutes: no password.
-        initdb = [place / "initdb", "-D", data, "-U", USER, "-A", "trust", "-E", "UTF8", "--no-instructions", "-N"]
+        initdb: list[str | Path] = [
+            place / "initdb",
+            "-D",
+            data,
+            "-U",
+            USER,
+            "-A",
+            "trust",
+            "-E",
+            "UTF8",
+            "--no-instructions",
+            "-N",
+        ]
         subprocess.run(initdb, check=True, stdout=subprocess.DEVNULL, cwd=folder, **who)
-        server = [place / "postgres", "-D", data, "-h", "127.0.0.1", "-p", str(port), "-k", folder]
+        server: list[str | Path] = [place / "postgres", "-D", data, "-h", "127.0.0.1", "-p", str(port), "-k", folder]
         address = ["-h", "127.0.0.1", "-p", str(port), "-U", USER]
 
         def ready() -> bool:

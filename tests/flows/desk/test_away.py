@@ -27,12 +27,14 @@ ENDS = {"missed": NOW - timedelta(hours=1), "due": NOW, "fresh": NOW + timedelta
 
 @asynccontextmanager
 async def database(folder: Path) -> AsyncIterator[None]:
-    """One with tables, and in it our automation and another, each with a period for every run."""
+    """One with these tables, and in it our automation and another, each with a period for every run."""
     with temporary_database_config(AioSqliteConfiguration(f"sqlite+aiosqlite:///{folder}/prefect.db")):
         db = provide_database_interface()
         engine = await db.engine()
         async with engine.begin() as connection:
-            await connection.run_sync(db.Base.metadata.create_all)
+            await connection.run_sync(
+                db.Base.metadata.create_all, [db.Automation.__table__, db.AutomationBucket.__table__]
+            )
         async with db.session_context(begin_transaction=True) as session:
             for name in (CRASH_ZOMBIES, "a user's own"):
                 trigger = EventTrigger(posture=Posture.Proactive, threshold=1, within=PERIOD)

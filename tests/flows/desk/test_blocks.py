@@ -4,6 +4,7 @@ what is written and of the environment; and a secret stands nowhere but in its b
 import asyncio
 import logging
 import re
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +17,8 @@ from prefect.blocks.core import Block
 
 from data.errors import InputError
 from flows.alerts import _call
-from flows.desk.blocks import Email, block_type, build
-from flows.desk.settings import BlockSettings
+from flows.desk.blocks import Email, block_type, build, tells
+from flows.desk.settings import SETTINGS, BlockSettings, DeskSettings
 from stages.alerts import Kind, Notice, State
 from tests.flows.mailbox import Mailbox, certify, mailbox
 
@@ -160,3 +161,13 @@ def test_a_block_that_cannot_be_made_says_why_and_nothing_secret(
     with pytest.raises(InputError, match=words) as failure:
         made(**declared)
     assert SECRET not in str(failure.value) and failure.value.__cause__ is None
+
+
+def test_the_example_in_the_desk_file_can_be_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    lines = SETTINGS.read_text().partition("\n#     notify")[2].splitlines()
+    example = DeskSettings(**tomllib.loads("\n".join(["notify" + lines[0], *(line[6:] for line in lines[1:])])))
+    for block in example.blocks:
+        for variable in block.secrets.values():
+            monkeypatch.setenv(variable, f"https://hooks.example.org/{SECRET}")
+        assert tells(type(build(block_type(block), block)))
+    assert {block.slug for block in example.blocks} == set(example.notify) and example.notify

@@ -7,17 +7,21 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from flows.desk import parts
 from flows.desk.keeper import HANG_SECONDS, MOST_DELAY_SECONDS, START_SECONDS, STEADY_SECONDS, Keeper, rotate
 from flows.desk.machine import Process, of_desk
-from flows.desk.parts import Part, part_played, parts_of
+from flows.desk.parts import Part, has_variables, part_played, parts_of
 from flows.desk.settings import DeskSettings
-from flows.desk.state import keeper_of
+from flows.desk.state import keeper_of, keeping, running_desk, write_state
 from flows.serving import is_healthy
 
 REPOSITORY = Path(__file__).parents[3]
@@ -342,3 +346,60 @@ def test_a_port_that_is_taken_is_named(desk: StandIns) -> None:
             assert done.returncode == 2
             assert f"port = {desk.port}" in done.stderr
     assert not of_desk(desk.home)
+
+
+def test_a_flow_from_a_terminal_is_on_the_desk_that_is_up(tmp_path: Path) -> None:
+    from prefect.settings import PREFECT_API_URL, PREFECT_HOME, temporary_settings
+
+    from flows.server import server_for_this_run
+
+    class Healthy(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.end_headers()
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    home = tmp_path / "desk"
+    with ThreadingHTTPServer(("127.0.0.1", 0), Healthy) as server, keeping(home):
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        address = f"http://127.0.0.1:{server.server_port}"
+        write_state(home, address, {}, {})
+        with temporary_settings({PREFECT_HOME: tmp_path}, restore_defaults={PREFECT_API_URL}):
+            with server_for_this_run() as api:
+                assert api == PREFECT_API_URL.value() == f"{address}/api"
+            assert PREFECT_API_URL.value() is None
+        server.shutdown()
+    assert not running_desk(home)  # nobody keeps it any more
+
+
+@pytest.mark.parametrize("change", ["redis", "services", "database", "password", "other code"])
+def test_a_process_that_was_started_otherwise_does_not_agree(change: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where the change is that a variable is no longer there."""
+    for name in [name for name in os.environ if name.startswith(("PREFECT_", "LONGHAUL_"))]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("LONGHAUL_DATABASE_URL", "postgresql://me@one.example.org/db")
+    monkeypatch.setenv("LONGHAUL_REDIS_URL", "redis://one.example.org")
+    monkeypatch.setenv("PREFECT_SERVER_API_AUTH_STRING", "me:password")
+
+    def server(**settings: Any) -> Part:
+        return parts_of(DeskSettings.model_validate({"database": "postgresql", "redis": True, **settings}))[0]
+
+    before = server(parts=["server"] if change == "services" else ["server", "services"])
+    child = subprocess.Popen([sys.executable, "-c", "input()"], env=before.environment, stdin=subprocess.PIPE)
+    try:
+        process = Process.of(child.pid)
+        assert process
+        wait_for(lambda: has_variables(process, before.own))  # a copy of this one at first
+        if change == "database":
+            monkeypatch.setenv("LONGHAUL_DATABASE_URL", "postgresql://me@two.example.org/db")
+        if change == "password":
+            monkeypatch.delenv("PREFECT_SERVER_API_AUTH_STRING")
+        if change == "other code":
+            monkeypatch.setattr(parts, "code_version", lambda: "other")
+        after = server(parts=["server", "services"], redis=change != "redis")
+        assert not has_variables(process, after.own)
+    finally:
+        child.kill()
+        child.communicate()

@@ -57,6 +57,7 @@ def test_every_field_is_described(model: type[StageConfig]) -> None:
         ("redis = true", [], "postgresql"),
         ("host = '0.0.0.0'", [], "PREFECT_SERVER_API_AUTH_STRING"),
         ("host = 'desk.example.org'", [], "PREFECT_SERVER_API_AUTH_STRING"),
+        ("host = 'desk.example.org'\nparts = ['worker']", [], "PREFECT_API_AUTH_STRING"),
         ("recipes = []", [], "recipes"),
         ("port = ", [], "cannot be read as a desk file"),
     ],
