@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from flows.desk.definitions import desk_values, recipe_values
+from flows.desk.objects.definitions import desk_values, recipe_values
 from flows.desk.settings import SETTINGS, load_settings
 
 

@@ -24,7 +24,7 @@ from prefect.logging import get_run_logger
 from prefect.runtime import flow_run
 from prefect.settings import PREFECT_API_URL, PREFECT_UI_URL
 
-import flows.desk.blocks  # noqa: F401  (blocks can be loaded by name once they are known)
+import flows.desk.objects.blocks  # noqa: F401  (blocks can be loaded by name once they are known)
 from data.errors import InputError
 from flows.terminal import watching
 from stages.alerts import Ledger, Look, Notice

@@ -32,9 +32,9 @@ from prefect.settings import PREFECT_API_URL
 
 from data.errors import InputError
 from flows.alerts import tell
-from flows.artifacts import show_comparison, show_evaluation
 from flows.parameters import checked, require_json
 from flows.run_names import named
+from flows.showing.artifacts import show_comparison, show_evaluation
 from flows.stage_task import Run, make
 from flows.terminal import Listener, in_terminal, watching
 from stages.alerts import Ledger, Look

@@ -17,10 +17,10 @@ from stages.recipe import Recipe, load
 # isort: split
 from prefect import flow
 
-from flows.artifacts import show_pipeline
 from flows.evaluation import evaluate_model, evaluate_rest
 from flows.parameters import checked
 from flows.run_names import named
+from flows.showing.artifacts import show_pipeline
 from flows.stage_task import Run, make
 from flows.terminal import Listener, in_terminal, watching
 from stages.export.config import Form

@@ -21,8 +21,8 @@ from prefect.settings import (
     temporary_settings,
 )
 
+from flows.desk.processes.state import running_desk
 from flows.desk.settings import AUTH, DESK
-from flows.desk.state import running_desk
 from flows.process import die_with_parent
 from flows.serving import SERVER_ENVIRONMENT, is_healthy, server_command
 

@@ -15,9 +15,9 @@ from stages.recipe import STAGES, Recipe, load
 from prefect import flow
 
 from data.errors import InputError
-from flows.artifacts import show_comparison, show_evaluation, show_pipeline
 from flows.parameters import checked, require_inputs
 from flows.run_names import named
+from flows.showing.artifacts import show_comparison, show_evaluation, show_pipeline
 from flows.stage_task import Run, make
 from flows.terminal import in_terminal, watching
 from stages.resolve import Resolver, lineage

@@ -17,9 +17,9 @@ from prefect.cache_policies import NO_CACHE
 from prefect.client.schemas.objects import State, TaskRun
 
 from data.errors import InputError
-from flows.artifacts import show_stage
-from flows.notify import Notifier
 from flows.process import GRACE_SECONDS, NEVER, Limits, StageFailed, StageOverdue, run_stage_process
+from flows.showing.artifacts import show_stage
+from flows.showing.notify import Notifier
 from stages.errors import BAD_INPUT
 from stages.files import write_atomic
 from stages.fingerprint import digest

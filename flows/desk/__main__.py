@@ -17,9 +17,9 @@ from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
 
-from flows.desk import control
-from flows.desk.keeping import keep_desk
-from flows.desk.parts import SETTINGS_VARIABLE, keeper_variables
+from flows.desk.processes import control
+from flows.desk.processes.keeping import keep_desk
+from flows.desk.processes.parts import SETTINGS_VARIABLE, keeper_variables
 from flows.desk.settings import SETTINGS, DeskSettings, client_environment, load_settings
 from stages.cli import run_and_exit
 
@@ -67,7 +67,7 @@ def status(arguments: argparse.Namespace) -> None:
 
 def doctor(arguments: argparse.Namespace) -> None:
     """What is missing or wrong, and what to do about it."""
-    from flows.desk.doctor import examine
+    from flows.desk.doctor.doctor import examine
 
     sys.exit(examine(lambda: settings_of(arguments), print))
 
@@ -81,7 +81,7 @@ def watch(arguments: argparse.Namespace) -> None:
     """Look after the flow runs; `up` and `run` start it."""
     settings = settings_of(arguments)
     os.environ.update(client_environment(settings))
-    from flows.desk.watch import main as look
+    from flows.desk.watch.watch import main as look
 
     look(settings)
 

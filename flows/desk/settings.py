@@ -21,6 +21,7 @@ from data.errors import InputError
 from stages.config import StageConfig
 from stages.tables import faults, read_tables
 
+CHECKOUT = Path(__file__).resolve().parents[2]
 SETTINGS = Path("deployments/desk.toml")
 DESK = "desk"  # folder in PREFECT_HOME
 DATABASE_URL = "LONGHAUL_DATABASE_URL"

@@ -102,8 +102,8 @@ def talkative(lines: int, seconds: float, folder: Path) -> tuple[float, float]:
     and the flow's process took."""
     from prefect import flow, task
 
-    from flows.notify import Notifier
     from flows.process import run_process
+    from flows.showing.notify import Notifier
     from flows.stage_task import Run
 
     said: list[dict[str, float]] = []

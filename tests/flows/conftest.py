@@ -37,7 +37,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     }
     with open(home / "server.log", "wb") as output:
         process = subprocess.Popen(
-            server_command("flows.desk.app:create_app", "127.0.0.1", port, log_level="error"),
+            server_command("flows.desk.server.app:create_app", "127.0.0.1", port, log_level="error"),
             env=environment,
             stdin=subprocess.DEVNULL,
             stdout=output,

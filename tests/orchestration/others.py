@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from tests.orchestration import families
+from tests.orchestration.api import Object, wait_for
 from tests.orchestration.desk import TINY, Desk
 from tests.orchestration.result import Result
 from tests.orchestration.trainings import DISTURBED_STEP, SETTINGS, Training, run_stage, wall_seconds
@@ -57,12 +58,18 @@ def late_heartbeat(desk: Desk, made: Path, expected: dict[str, str]) -> Result:
     """A run completes, and only then its process says once more that it is alive, and nothing afterwards."""
     result, began = Result("late heartbeat", goes_on_by="nobody"), time.monotonic()
     training = Training(desk, made, desk.folder / f"late-{time.time_ns():x}")
-    run = training.start()
+    started, run = time.time(), training.start()
     state = desk.api.wait(run, seconds=LEAVES_SECONDS * 3)["state"]
-    (beat, *_) = [each for each in desk.api.events(HEARTBEAT) if run in each["resource"]["prefect.resource.id"]]
+    beats: list[Object] = []
+
+    def is_heard() -> bool:
+        beats[:] = [each for each in desk.api.events(HEARTBEAT) if run in each["resource"]["prefect.resource.id"]]
+        return bool(beats)
+
+    wait_for(is_heard, LEAVES_SECONDS, f"the server has no heartbeat of {run}")
     at = time.time()
     late = {
-        **beat,
+        **beats[0],
         "id": str(uuid.uuid4()),
         "occurred": datetime.now(UTC).isoformat(),
         "received": None,
@@ -72,7 +79,7 @@ def late_heartbeat(desk: Desk, made: Path, expected: dict[str, str]) -> Result:
     time.sleep(desk.settings["crashed_after_seconds"] + LATE_SECONDS)
     states = [each["type"] for each in desk.api.states(run)]
     result.state, result.name = state["type"], desk.api.run(run)["state"]["name"]
-    result.state_seconds = wall_seconds(state["timestamp"]) - at
+    result.state_seconds = result.complete_seconds = wall_seconds(state["timestamp"]) - started
     fired = [
         event
         for event in desk.api.events(TRIGGERED)
