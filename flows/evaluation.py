@@ -35,6 +35,7 @@ from flows.alerts import tell
 from flows.parameters import checked, require_json
 from flows.run_names import named
 from flows.showing.artifacts import show_comparison, show_evaluation
+from flows.showing.events import HEALTHY
 from flows.stage_task import Run, make
 from flows.terminal import Listener, in_terminal, watching
 from stages.alerts import Ledger, Look
@@ -43,7 +44,6 @@ from stages.looks import look_for_overdue, look_of_failure, look_of_success, loo
 from stages.resolve import Resolver
 from stages.store import Artifact
 
-HEALTHY = "checkpoint.healthy"
 LOOK_SECONDS = 10.0
 JUDGED_STAGES = STAGES["evaluate"].inputs["model"].stages
 running: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()

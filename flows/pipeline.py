@@ -21,6 +21,7 @@ from flows.evaluation import evaluate_model, evaluate_rest
 from flows.parameters import checked
 from flows.run_names import named
 from flows.showing.artifacts import show_pipeline
+from flows.showing.events import HEALTHY
 from flows.stage_task import Run, make
 from flows.terminal import Listener, in_terminal, watching
 from stages.export.config import Form
@@ -58,7 +59,7 @@ async def _train_and_evaluate(run: Run, listener: Listener) -> tuple[list[str], 
     healthy: asyncio.Queue[dict[str, Any] | None] = asyncio.Queue()
 
     def on_event(event: dict[str, Any]) -> None:
-        if event["kind"] == "checkpoint.healthy":
+        if event["kind"] == HEALTHY:
             healthy.put_nowait(event)
         listener(event)
 

@@ -22,7 +22,8 @@ from stages.errors import BAD_INPUT, FAILED, TRY_AGAIN
 GRACE_SECONDS = 10.0  # a stage may be killed at any moment; this much it has for leaving in good order
 DRAIN_SECONDS = 5.0
 SETTLE_SECONDS = 1.0
-TAIL_LINES = 40
+TAIL_LINES, MOST_LINE_BYTES = 40, 4000  # of standard error, which goes into the message of a failure
+MOST_REST_BYTES = 1 << 20  # of a line that does not end: a progress bar of a library is one
 SHOWN_CHARACTERS = 300
 STDOUT, STDERR = 1, 2
 PR_SET_PDEATHSIG = 1
@@ -43,7 +44,7 @@ class StageFailed(RuntimeError):
             before, _, said = tail.rpartition("\n")
         more = f"\n\nThe last lines before that:\n{before.strip()}" if before.strip() else ""
         self.exit_code = exit_code
-        self.summary = f"{stage} failed ({how}): {said}"
+        self.summary = f"{stage} failed ({how})" + (f": {said}" if said else "")
         super().__init__(self.summary + more)
 
 
@@ -88,13 +89,15 @@ class _Child(asyncio.SubprocessProtocol):
         return "\n".join(self._tail)
 
     def pipe_data_received(self, fd: int, data: bytes) -> None:
-        *lines, self._rest[fd] = (self._rest[fd] + data).split(b"\n") if b"\n" in data else (self._rest[fd] + data,)
+        *lines, rest = (self._rest[fd] + data).split(b"\n")
+        self._rest[fd] = rest if fd == STDOUT else rest[-MOST_REST_BYTES:]
         for line in lines:
             self._take(fd, line)
 
     def _take(self, fd: int, line: bytes) -> None:
         if fd == STDERR:
-            self._tail.append(line.decode("utf-8", "replace").rstrip())
+            shown = line.rstrip().rpartition(b"\r")[2][:MOST_LINE_BYTES]
+            self._tail.append(shown.decode("utf-8", "replace"))
             return
         self.heard_at = self._clock()
         self.last = line[:SHOWN_CHARACTERS].decode("utf-8", "replace").rstrip()
@@ -237,7 +240,8 @@ def _signal_group(group: int, number: signal.Signals) -> None:
 
 
 def die_with_parent() -> Callable[[], None]:
-    """For `preexec_fn`: the child gets SIGTERM when this process ends, however it ends."""
+    """For `preexec_fn`: the child gets SIGTERM when this process ends, however it ends; or the thread that starts it,
+    so that has to be the main one."""
     parent = os.getpid()
 
     def arm() -> None:

@@ -25,10 +25,12 @@ from flows.desk.processes.state import running_desk
 from flows.desk.settings import AUTH, DESK
 from flows.process import die_with_parent
 from flows.serving import SERVER_ENVIRONMENT, is_healthy, server_command
+from stages.files import last_bytes
 
 START_SECONDS = 120.0
 STOP_SECONDS = 15.0
 POLL_SECONDS = 0.1
+LOG_BYTES = 2000
 
 
 @contextmanager
@@ -74,7 +76,8 @@ def _wait_until_healthy(process: subprocess.Popen[bytes], url: str, log: Path) -
         if is_healthy(url):
             return
         time.sleep(POLL_SECONDS)
-    raise RuntimeError(f"the embedded Prefect server did not start; the end of {log}:\n{log.read_text()[-2000:]}")
+    said = last_bytes(log, LOG_BYTES).decode("utf-8", "replace")
+    raise RuntimeError(f"the embedded Prefect server did not start; the end of {log}:\n{said}")
 
 
 def _stop(process: subprocess.Popen[bytes]) -> None:

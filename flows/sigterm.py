@@ -64,13 +64,15 @@ _noting = _Noting()
 def noting_sigterm() -> Iterator[asyncio.Event]:
     """An event that SIGTERM sets. The block has to end soon then, and what the signal's own handler raises is raised
     behind it. Outside the main thread, where no signal is handled, nothing sets it."""
-    noted = asyncio.Event()
+    noted, came = asyncio.Event(), False
     if threading.current_thread() is not threading.main_thread():
         yield noted
         return
     loop = asyncio.get_running_loop()
 
     def wake() -> None:
+        nonlocal came
+        came = True  # the loop may have no turn before the block ends
         loop.call_soon_threadsafe(noted.set)
 
     _noting.enter(wake)
@@ -78,5 +80,5 @@ def noting_sigterm() -> Iterator[asyncio.Event]:
         yield noted
     finally:
         _noting.leave(wake)
-        if noted.is_set():
+        if came:
             _noting.act()

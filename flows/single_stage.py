@@ -8,13 +8,12 @@ from pathlib import Path
 from typing import Literal
 
 import flows.environment  # noqa: F401  (first: Prefect reads its settings when it is imported)
-from stages.cli import add_recipe_arguments, run_and_exit
+from stages.cli import add_input_argument, add_recipe_arguments, named_inputs, run_and_exit
 from stages.recipe import STAGES, Recipe, load
 
 # isort: split
 from prefect import flow
 
-from data.errors import InputError
 from flows.parameters import checked, require_inputs
 from flows.run_names import named
 from flows.showing.artifacts import show_comparison, show_evaluation, show_pipeline
@@ -43,15 +42,16 @@ async def single_stage(
     Args:
         stage: The stage.
         recipe: Everything that the stage depends on.
-        upstream: First make whatever the stage needs and is not there.
+        upstream: First make whatever the stage needs and is not there, but for what `inputs` names.
         inputs: Artifacts to take instead of those of the recipe, as {"model": "KEY"}; key, name or path.
         root: Folder that holds artifacts/ and runs/.
     """
     require_inputs(stage, inputs)
     run, listener = Run(recipe, Path(root)), watching()
+    chosen = {name: run.store.lookup(artifact) for name, artifact in inputs.items()}
     if upstream:
         resolver = Resolver(recipe, run.store, STAGES)
-        for name in resolver.order(stage)[:-1]:
+        for name in Resolver(recipe, run.store, STAGES, chosen).order(stage)[:-1]:
             if resolver.jobs(name):  # a comparison has none where there is no baseline
                 await make(name, run, listener)
     paths = await make(stage, run, listener, **inputs)
@@ -84,19 +84,12 @@ def main() -> None:
     parser.add_argument("stage", choices=list(STAGES))
     add_recipe_arguments(parser)
     parser.add_argument("--upstream", action="store_true", help="first make whatever the stage needs and is not there")
-    parser.add_argument(
-        "--input",
-        action="append",
-        default=[],
-        metavar="NAME=ARTIFACT",
-        dest="inputs",
-        help="take this artifact (key, name or path) as the input NAME",
-    )
+    add_input_argument(parser)
     arguments = parser.parse_args()
 
     def command() -> None:
         recipe = load(arguments.recipe, arguments.settings)
-        inputs = dict(_pair(each) for each in arguments.inputs)
+        inputs = named_inputs(arguments.inputs)
         require_inputs(arguments.stage, inputs)
         for path in in_terminal(
             lambda: single_stage(arguments.stage, recipe, arguments.upstream, inputs, str(arguments.root))
@@ -104,13 +97,6 @@ def main() -> None:
             print(path)
 
     run_and_exit(command)
-
-
-def _pair(text: str) -> tuple[str, str]:
-    name, equals, artifact = text.partition("=")
-    if not equals:
-        raise InputError(f"--input {text!r} is not of the form NAME=ARTIFACT")
-    return name, artifact
 
 
 if __name__ == "__main__":

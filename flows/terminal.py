@@ -26,11 +26,11 @@ from prefect.events.worker import EventsWorker
 from prefect.exceptions import TerminationSignal
 from prefect.logging.handlers import APILogHandler
 
+from flows.desk.names import TAG
 from flows.process import StageFailed
 from flows.server import server_for_this_run
 from stages.errors import FAILED
 
-TAG = "longhaul"  # by which the desk knows its runs
 RECORD_POLLS = 25
 RECORD_POLL_SECONDS = 0.2
 

@@ -47,16 +47,16 @@ class Alive:
         self._thread.join()
 
     def _run(self) -> None:
-        lines, since = self._journal.lines, None
+        last, since = self._journal.last, None
         while not self._stop.wait(self._interval):
-            if self._journal.lines != lines:  # the usual case, in which no process is looked at
-                lines, since = self._journal.lines, None
+            if self._journal.last is not last:  # the usual case, in which no process is looked at
+                last, since = self._journal.last, None
                 continue
             now = self._cpu_seconds(), time.monotonic()
             if since is not None and now[0] - since[0] >= LEAST_SHARE * (now[1] - since[1]):
                 with suppress(OSError):  # the stage itself will say that the disk is full
                     self._journal.event("alive", cpu_seconds=round(now[0], 1))
-                lines = self._journal.lines
+                last = self._journal.last
             since = now
 
 

@@ -6,7 +6,6 @@ else, with a traceback.
 
 import argparse
 import gc
-import itertools
 import os
 import signal
 import sys
@@ -15,7 +14,7 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from types import FrameType
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from data.errors import InputError
 from stages.base import Job, Stage, execute
@@ -37,13 +36,7 @@ def main(stage: Stage) -> NoReturn:
     """Run one stage from the shell, and leave with its exit code."""
     parser = argparse.ArgumentParser(prog=f"python -m stages.{stage.name}", description=sys.modules["__main__"].__doc__)
     add_recipe_arguments(parser)
-    parser.add_argument(
-        "--input",
-        action="append",
-        default=[],
-        metavar="NAME=ARTIFACT",
-        help="take this artifact (key, name or path) as the input NAME",
-    )
+    add_input_argument(parser)
     parser.add_argument("--upstream", action="store_true", help="first build whatever the stage needs and is not there")
     parser.add_argument("--rebuild", action="store_true", help="run even if the artifact is there, and compare the two")
     parser.add_argument("--wait", action="store_true", help="wait while another process builds the same artifact")
@@ -78,6 +71,28 @@ def add_recipe_arguments(parser: argparse.ArgumentParser) -> None:
         help="override one field of the recipe",
     )
     add_root_argument(parser)
+
+
+def add_input_argument(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--input",
+        action="append",
+        default=[],
+        metavar="NAME=ARTIFACT",
+        dest="inputs",
+        help="take this artifact (key, name or path) as the input NAME",
+    )
+
+
+def named_inputs(pairs: Sequence[str]) -> dict[str, str]:
+    """What a user named as inputs: {input name: artifact}."""
+    found = {}
+    for pair in pairs:
+        name, equals, artifact = pair.partition("=")
+        if not equals:
+            raise InputError(f"--input {pair!r} is not of the form NAME=ARTIFACT")
+        found[name] = artifact
+    return found
 
 
 def add_root_argument(parser: argparse.ArgumentParser) -> None:
@@ -119,13 +134,13 @@ def _run(target: str, arguments: argparse.Namespace) -> None:
 
     recipe = load(arguments.recipe, arguments.settings)
     store = Store(arguments.root)
-    resolver = Resolver(recipe, store, STAGES, chosen_inputs(STAGES[target], arguments.input, store))
+    resolver = Resolver(recipe, store, STAGES, chosen_inputs(STAGES[target], arguments.inputs, store))
     upstream = Resolver(recipe, store, STAGES)
     with ExitStack() as stack:
         console = None if arguments.events else stack.enter_context(ConsoleListener())
         # A flow that was killed reads no more; its stage has been told to leave, and still has a checkpoint to take.
         listener = console or event_printer(is_needed=arguments.outlives_parent is None)
-        for name in upstream.order(target)[:-1] if arguments.upstream else ():
+        for name in resolver.order(target)[:-1] if arguments.upstream else ():
             for job in upstream.jobs(name):
                 _build(job, store, listener, arguments, rebuild=False)
         jobs = resolver.jobs(target)
@@ -140,12 +155,10 @@ def _run(target: str, arguments: argparse.Namespace) -> None:
 def chosen_inputs(stage: Stage, pairs: Sequence[str], store: Store) -> dict[str, Artifact]:
     """The artifacts that a user named as inputs. Raises InputError for a name that the stage does not take."""
     chosen = {}
-    for pair in pairs:
-        name, equals, artifact = pair.partition("=")
-        if not equals or name not in stage.inputs:
-            raise InputError(
-                f"--input {pair!r}: {stage.name} takes {', '.join(f'{known}=ARTIFACT' for known in stage.inputs)}"
-            )
+    for name, artifact in named_inputs(pairs).items():
+        if name not in stage.inputs:
+            takes = ", ".join(f"{known}=ARTIFACT" for known in stage.inputs)
+            raise InputError(f"--input {name}: {stage.name} takes {takes or 'none'}")
         chosen[name] = store.lookup(artifact)
     return chosen
 
@@ -155,37 +168,33 @@ def _build(
 ) -> Artifact:
     hit = store.find(job.stage.name, job.key) is not None and not rebuild
     artifact = _execute(job, store, listener, arguments, rebuild=rebuild)
-    done = {
-        "time": round(time.time(), 3),
-        "stage": job.stage.name,
-        "kind": "artifact",
-        "key": artifact.key,
-        "path": str(artifact.path),
-        "hit": hit,
-    }
-    listener(done)
+    _tell(listener, job, "artifact", key=artifact.key, path=str(artifact.path), hit=hit)
     return artifact
+
+
+def _tell(listener: Callable[[Event], None], job: Job, kind: str, **fields: Any) -> None:
+    """What stands in no journal, since it is not of the stage itself."""
+    listener({"time": round(time.time(), 3), "stage": job.stage.name, "kind": kind, **fields})
 
 
 def _execute(
     job: Job, store: Store, listener: Callable[[Event], None], arguments: argparse.Namespace, *, rebuild: bool
 ) -> Artifact:
-    for attempt in itertools.count():
+    attempt = 0
+    while True:
         try:
             return execute(job, store, listeners=(listener,), rebuild=rebuild)
         except LeaseHeld as error:
             if not arguments.wait:
                 raise
             if attempt % ATTEMPTS_BETWEEN_LINES == 0:
-                kind = "alive" if attempt else "note"
-                text = str(error).partition(";")[0]
-                listener({"time": round(time.time(), 3), "stage": job.stage.name, "kind": kind, "text": text})
+                _tell(listener, job, "alive" if attempt else "note", text=str(error).partition(";")[0])
+            attempt += 1
             time.sleep(WAIT_SECONDS)
-    raise AssertionError("unreachable")
 
 
 def event_printer(*, is_needed: bool = True) -> LineWriter:
     """A listener that has standard output to itself: what a library prints goes to standard error from here on."""
-    stream = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
+    descriptor = os.dup(sys.stdout.fileno())
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
-    return LineWriter(stream, is_needed=is_needed)
+    return LineWriter(descriptor, is_needed=is_needed)

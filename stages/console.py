@@ -99,8 +99,10 @@ def _sentence(event: Event) -> str:
             return f"finished in {event['seconds']:.1f} s"
         case "artifact":
             return f"up to date ({event['key']})"
-        case "warning" | "note":
-            return event["text"] if event["kind"] == "note" else f"warning: {event['text']}"
+        case "note":
+            return event["text"]
+        case "warning" | "error":
+            return f"{event['kind']}: {event['text']}"
         case "checkpoint.healthy":
             return f"checkpoint of step {event['step']:,} is healthy ({event['key']})"
         case "checkpoint.uploaded":

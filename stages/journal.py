@@ -8,34 +8,63 @@ import json
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from math import isfinite
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
+
+from pydantic_core import to_json
 
 Event = dict[str, Any]
 Listener = Callable[[Event], None]
 
 PROGRESS_INTERVAL_SECONDS = 0.25
-
-
-# Made once: json.dumps makes one for each call.
-_encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False).encode
+# What needs no look inside.
+PLAIN = frozenset({str, int, bool, type(None)})
 
 
 def line_of(event: Event) -> bytes:
-    """An event as a line of a journal."""
-    return _encode(event).encode("utf-8", "backslashreplace") + b"\n"
+    """An event as a line of a journal. Raises TypeError for a value that is no JSON, ValueError for a number that is
+    not finite.
+
+    Nearly all lines hold numbers and short texts alone: for those pydantic's encoder, which is less strict, takes less
+    than half the time of Python's.
+    """
+    for value in event.values():
+        kind = type(value)
+        if kind is float:
+            if not isfinite(value):
+                return _strict(event)
+        elif kind not in PLAIN:
+            return _strict(event)
+    try:
+        return to_json(event) + b"\n"
+    except ValueError:  # half a character
+        return _strict(event)
+
+
+def _strict(event: Event) -> bytes:
+    text = json.dumps(event, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    return text.encode("utf-8", "backslashreplace") + b"\n"
+
+
+def _write(descriptor: int, line: bytes) -> None:
+    """In one call, unless the system takes a part only: of a disk that is full, the next call says so."""
+    written = os.write(descriptor, line)
+    while written < len(line):
+        written += os.write(descriptor, line[written:])
 
 
 class LineWriter:
-    """A listener that writes each event as a line into a stream. A journal hands it the lines as they are in its file,
-    so that an event becomes JSON once. is_needed: if not, the work goes on when nobody reads any more."""
+    """A listener that writes each event as a line into a pipe or file, by its descriptor. A journal hands it the lines
+    as they are in its file, so that an event becomes JSON once. is_needed: if not, the work goes on when nobody reads
+    any more."""
 
-    def __init__(self, stream: BinaryIO, *, is_needed: bool = True) -> None:
-        self._stream = stream
+    def __init__(self, descriptor: int, *, is_needed: bool = True) -> None:
+        self._descriptor = descriptor
         self._is_needed = is_needed
         self._is_read = True
-        self._lock = threading.Lock()
+        self._lock = threading.Lock()  # a pipe may take a long line in parts
 
     def __call__(self, event: Event) -> None:
         self.write(line_of(event))
@@ -45,8 +74,7 @@ class LineWriter:
             if not self._is_read:
                 return
             try:
-                self._stream.write(line)
-                self._stream.flush()
+                _write(self._descriptor, line)
             except BrokenPipeError:
                 if self._is_needed:
                     raise
@@ -60,22 +88,21 @@ class Journal:
         self, path: Path, *, stage: str, listeners: tuple[Listener, ...] = (), clock: Callable[[], float] = time.time
     ) -> None:
         self.stage = stage
-        self.lines = 0  # that this object has written
+        self.last: Event | None = None  # that this object has written
         self._listeners = listeners
         self._clock = clock
-        self._lock = threading.Lock()
         self._progress_at: dict[str, float] = {}
         self._descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
         if torn(path):
-            os.write(self._descriptor, b"\n")
+            _write(self._descriptor, b"\n")
 
     def event(self, kind: str, **fields: Any) -> None:
-        """Append one event. `fields` are JSON; a value that is not raises TypeError here, not at the reader."""
-        event = {"time": round(self._clock(), 3), "stage": self.stage, "kind": kind, **fields}
+        """Append one event. `fields` are JSON; a value that is not raises TypeError or ValueError here, not at the
+        reader."""
+        event = {"time": int(1000 * self._clock() + 0.5) / 1000, "stage": self.stage, "kind": kind, **fields}
         line = line_of(event)
-        with self._lock:
-            os.write(self._descriptor, line)
-            self.lines += 1
+        _write(self._descriptor, line)
+        self.last = event
         for listener in self._listeners:
             if isinstance(listener, LineWriter):
                 listener.write(line)
@@ -111,10 +138,15 @@ def torn(path: Path) -> bool:
 def read_events(path: Path) -> Iterator[Event]:
     """The whole events of a journal, in order; a torn line is passed over."""
     with open(path, "rb") as file:
-        for line in file:
-            try:
-                event = json.loads(line)
-            except ValueError:
-                continue
-            if isinstance(event, dict):
-                yield event
+        yield from parsed(file)
+
+
+def parsed(lines: Iterable[bytes]) -> Iterator[Event]:
+    """What stands in lines of a journal, without those that a kill tore."""
+    for line in lines:
+        try:
+            event = json.loads(line)
+        except ValueError:
+            continue
+        if isinstance(event, dict):
+            yield event

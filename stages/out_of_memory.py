@@ -35,7 +35,9 @@ def explained(error: Error, stage: str, config: StageConfig) -> Error | InputErr
     """`error` itself, or what a user can do about it if `stage` has run out of memory."""
     if isinstance(error, InputError) or not says_so(error):
         return error
-    return InputError(f"{stage} has run out of memory ({_first_line(error)}); {advice(stage, config)}")
+    told = InputError(f"{stage} has run out of memory ({_first_line(error)}); {advice(stage, config)}")
+    told.__cause__ = error  # a traceback shows where
+    return told
 
 
 def says_so(error: BaseException) -> bool:

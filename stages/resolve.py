@@ -17,10 +17,16 @@ class MissingInput(InputError):
     """An artifact that a stage needs has not been built yet."""
 
 
+def _first(stage: str) -> str:
+    """What to do where an artifact of a stage is missing."""
+    return f"run `python -m stages.{stage} RECIPE` first, or add --upstream (in a form, switch on `upstream`)"
+
+
 def nothing_to_do(stage: str) -> MissingInput:
     """For a stage that has no job because an input that it picks itself is not there."""
     return MissingInput(
-        f"{stage} finds nothing that it could take under this recipe: name its inputs with --input NAME=ARTIFACT"
+        f"{stage} finds nothing that it could take under this recipe: name its inputs with --input NAME=ARTIFACT "
+        "(in a form, under `inputs`)"
     )
 
 
@@ -103,10 +109,7 @@ class Resolver:
         for job in self.jobs(name):
             artifact = self.store.find(name, job.key)
             if artifact is None:
-                raise MissingInput(
-                    f"{name} ({job.key}) has not been built for this recipe: "
-                    f"run `python -m stages.{name} RECIPE` first, or add --upstream"
-                )
+                raise MissingInput(f"{name} ({job.key}) has not been built for this recipe: {_first(name)}")
             artifacts.append(artifact)
         return artifacts
 
@@ -128,11 +131,13 @@ class Resolver:
         return sorted(found, key=lambda artifact: artifact.facts["step"])
 
     def order(self, target: str) -> list[str]:
-        """`target` and every stage upstream of it, each after what it needs."""
+        """`target` and every stage upstream of it, each after what it needs; not for inputs that a user named."""
         needed: dict[str, None] = {}
 
         def visit(name: str) -> None:
-            for spec in self._stages[name].inputs.values():
+            for wanted, spec in self._stages[name].inputs.items():
+                if name == target and wanted in self._chosen:
+                    continue
                 for stage in spec.stages[:1]:
                     visit(self._producers.get(stage, stage))
             needed.setdefault(name)
@@ -176,10 +181,7 @@ class Resolver:
             self.found(self._producers[first])  # the last one is known once the producer has finished
         artifacts = self.derived(first)
         if not artifacts:
-            raise MissingInput(
-                f"{stage.name} needs a {first} of this recipe: "
-                f"run `python -m stages.{self._producers[first]} RECIPE` first, or add --upstream"
-            )
+            raise MissingInput(f"{stage.name} needs a {first} of this recipe: {_first(self._producers[first])}")
         return [(artifact,) for artifact in (artifacts[-1:] if spec.default == "last" else artifacts)]
 
 

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from data.shards.files import shard_name
@@ -86,6 +85,8 @@ def _domain_plans(split: str, domain: str, paths: Sequence[Path], shard_bytes: i
 
 def _text_lengths(path: Path) -> np.ndarray:
     """int64[n]: bytes of each text of a file."""
+    import pyarrow.compute as pc
+
     with pq.ParquetFile(path) as file:
         lengths = [pc.binary_length(batch.column("text")) for batch in file.iter_batches(columns=["text"])]
     return np.concatenate([np.zeros(0, np.int64), *(part.to_numpy(zero_copy_only=False) for part in lengths)])

@@ -77,15 +77,26 @@ def _explained(entry: ErrorDetails, model: type[StageConfig], kind: str) -> str:
     if entry["type"] == "extra_forbidden":
         *parents, unknown = entry["loc"]
         known = _fields_at(model, parents)
-        near = difflib.get_close_matches(str(unknown), known, n=1)
-        return f"{where}: unknown key" + (f"; did you mean {near[0]}?" if near else f"; known here: {', '.join(known)}")
+        near = _nearest(str(unknown), known)
+        return f"{where}: unknown key" + (f"; did you mean {near}?" if near else f"; known here: {', '.join(known)}")
     if entry["type"] == "missing":
         return f"{where}: missing, and it has no default"
     if shape := SHAPES.get(entry["type"]):
         return f"{where}: Input should be {shape}, got {entry['input']!r}"
-    return f"{where}: {entry['msg'].removeprefix('Value error, ')}" + (
-        "" if entry["type"] == "value_error" else f", got {entry['input']!r}"
-    )
+    if entry["type"] == "value_error":
+        said = entry["msg"].removeprefix("Value error, ")
+        named, colon, rest = said.partition(": ")  # a model may name the place itself, and where more than one is meant
+        if colon and where.startswith(named):
+            said = rest
+        return said if said.startswith(f"{where}.") else f"{where}: {said}"
+    return f"{where}: {entry['msg']}, got {entry['input']!r}"
+
+
+def _nearest(word: str, known: Sequence[str]) -> str:
+    """What a user may have meant, if anything: before all others a name of the same letters."""
+    near = difflib.get_close_matches(word, known, n=len(known))
+    same = [name for name in near if sorted(name) == sorted(word)]
+    return next(iter([*same, *near]), "")
 
 
 def _fields_at(model: type[StageConfig], parents: Sequence[Any]) -> list[str]:

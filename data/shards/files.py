@@ -18,7 +18,6 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from data.errors import InputError
 from data.shards.arrow_stream import Metadata, is_sealed, read_stream, sealed, write_stream
@@ -272,6 +271,8 @@ def _sha256(numbers: np.ndarray) -> str:
 
 def _ids(batch: pa.RecordBatch) -> str:
     """sha256 of the ids' lengths in bytes and of the ids behind one another."""
+    import pyarrow.compute as pc
+
     column = batch.column("id")
     digest = hashlib.sha256(pc.binary_length(column).to_numpy(zero_copy_only=False).astype(np.int64).data)
     digest.update("".join(column.to_pylist()).encode())

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from data.errors import InputError
 from data.order.permutation import derive_key, permute
@@ -59,6 +58,8 @@ def draw_sample(
                 f"the sample's weights must name each domain once; they differ in {missing} (the corpus has "
                 f"{sorted(texts)})"
             )
+    import pyarrow.compute as pc
+
     available = {domain: int(pc.sum(pc.binary_length(column)).as_py() or 0) for domain, column in texts.items()}
     quota = _shares(available, dict(weights) if weights else {d: float(n) for d, n in available.items()}, budget_bytes)
     chunks: list[str] = []

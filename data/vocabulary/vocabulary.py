@@ -19,7 +19,6 @@ from typing import Literal
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from data.errors import InputError
 
@@ -189,6 +188,8 @@ def _as_array(texts: pa.Array | Sequence[str]) -> pa.Array:
 
 def _batches(array: pa.Array) -> Iterator[pa.Array]:
     """Slices of about ENCODE_BATCH_BYTES bytes of text each, and at least one document."""
+    import pyarrow.compute as pc  # here, since it takes longest of all that a look-up of a key imports
+
     ends = np.cumsum(pc.binary_length(array).to_numpy(zero_copy_only=False)) if len(array) else np.zeros(0, np.int64)
     start = 0
     while start < len(array):

@@ -8,6 +8,7 @@ A generator makes a small group of items at a time from a source of random numbe
 import itertools
 import random
 from collections.abc import Callable, Iterator
+from functools import cache
 from typing import TYPE_CHECKING
 
 from eval.tasks.items import Item
@@ -51,8 +52,12 @@ def _distinct(generator: Generator, name: str, seed: int) -> Iterator[Item]:
 
 def template_items(name: str, *, seed: int, limit: int) -> tuple[Item, ...]:
     """`limit` distinct items of a task, or as many as its patterns can give."""
-    items = _distinct(GENERATORS[name], name, seed)
-    return tuple(itertools.islice(items, limit))
+    return _first(GENERATORS[name], name, seed, limit)
+
+
+@cache  # many tasks change the same items, and every look-up of a key takes all of them
+def _first(generator: Generator, name: str, seed: int, limit: int) -> tuple[Item, ...]:
+    return tuple(itertools.islice(_distinct(generator, name, seed), limit))
 
 
 def fixed_texts(task: "TaskDefinition") -> Iterator[str]:

@@ -17,8 +17,8 @@ from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
 
-from flows.desk.processes import control
-from flows.desk.processes.keeping import keep_desk
+from flows.desk.processes import commands
+from flows.desk.processes.keeper import keep_desk
 from flows.desk.processes.parts import SETTINGS_VARIABLE, keeper_variables
 from flows.desk.settings import SETTINGS, DeskSettings, client_environment, load_settings
 from stages.cli import run_and_exit
@@ -28,9 +28,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         prog="python -m flows.desk", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    commands = parser.add_subparsers(metavar="COMMAND", required=True)
+    subparsers = parser.add_subparsers(metavar="COMMAND", required=True)
     for command in (up, down, run, status, doctor, provision, watch):
-        added = commands.add_parser(command.__name__, help=command.__doc__, description=command.__doc__)
+        added = subparsers.add_parser(command.__name__, help=command.__doc__, description=command.__doc__)
         added.add_argument("--settings", type=Path, metavar="PATH", help=f"the desk's file (default: {SETTINGS})")
         added.add_argument(
             "--set", action="append", default=[], metavar="FIELD=VALUE", dest="sets", help="override one of its fields"
@@ -42,12 +42,12 @@ def main() -> None:
 
 def up(arguments: argparse.Namespace) -> None:
     """Start what is not running, bring deployments and automations up to date, print the address."""
-    control.up(settings_of(arguments), _options(arguments), print)
+    commands.up(settings_of(arguments), _options(arguments), print)
 
 
 def down(arguments: argparse.Namespace) -> None:
     """Stop all of it; flow runs take their last checkpoint, and continue with the next `up`."""
-    control.down(print)
+    commands.down(print)
 
 
 def run(arguments: argparse.Namespace) -> None:
@@ -57,12 +57,12 @@ def run(arguments: argparse.Namespace) -> None:
     if not variables.items() <= os.environ.items():
         # Anew with the variables that tell others what this process keeps.
         os.execve(sys.executable, [sys.executable, "-m", "flows.desk", *sys.argv[1:]], {**os.environ, **variables})
-    keep_desk(settings, _stamped, provision=control.IN_BACKGROUND not in os.environ)
+    keep_desk(settings, _stamped, provision=commands.IN_BACKGROUND not in os.environ)
 
 
 def status(arguments: argparse.Namespace) -> None:
     """What runs."""
-    sys.exit(control.status(print))
+    sys.exit(commands.status(print))
 
 
 def doctor(arguments: argparse.Namespace) -> None:
@@ -74,7 +74,7 @@ def doctor(arguments: argparse.Namespace) -> None:
 
 def provision(arguments: argparse.Namespace) -> None:
     """Bring deployments, automations, limits and blocks up to date."""
-    control.provision(settings_of(arguments), print)
+    commands.provision(settings_of(arguments), print)
 
 
 def watch(arguments: argparse.Namespace) -> None:

@@ -18,6 +18,7 @@ from zoneinfo import ZoneInfo
 from pydantic import Field, ValidationError, field_validator, model_validator
 
 from data.errors import InputError
+from flows.desk.names import HEARTBEAT
 from stages.config import StageConfig
 from stages.tables import faults, read_tables
 
@@ -28,14 +29,18 @@ DATABASE_URL = "LONGHAUL_DATABASE_URL"
 REDIS_URL = "LONGHAUL_REDIS_URL"
 AUTH = "PREFECT_SERVER_API_AUTH_STRING"
 CLIENT_AUTH = "PREFECT_API_AUTH_STRING"
+ORIGINS = "PREFECT_SERVER_CORS_ALLOWED_ORIGINS"
 EVENT_DAYS = 30  # most of the rows are events; a month of them is kept even where runs are kept for longer
 HEARTBEAT_EVENT_DAYS = 1
-CRON_FIELDS = (
-    ("minute", 0, 59),
-    ("hour", 0, 23),
-    ("day of the month", 1, 31),
-    ("month", 1, 12),
-    ("day of the week", 0, 7),
+MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
+DAYS = ("sun", "mon", "tue", "wed", "thu", "fri", "sat")
+LAST = "l"
+CRON_FIELDS: tuple[tuple[str, int, int, tuple[str, ...]], ...] = (
+    ("minute", 0, 59, ()),
+    ("hour", 0, 23, ()),
+    ("day of the month", 1, 31, (LAST,)),
+    ("month", 1, 12, MONTHS),
+    ("day of the week", 0, 7, (*DAYS, LAST)),
 )
 
 
@@ -62,7 +67,7 @@ class DeskSettings(StageConfig):
     port: int = Field(default=4200, ge=1, le=65535, description="Port that the server listens on")
     parts: tuple[Literal["server", "services", "worker", "watch"], ...] = Field(
         default=("server", "services", "worker", "watch"),
-        description="What runs here. Further machines take ['server'] (with database and redis shared) or ['worker']",
+        description="What runs here; elsewhere ['worker', 'watch'], or ['server'] where database and redis are shared",
     )
     pool: str = Field(default="longhaul", pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]*$", description="Name of the work pool")
     training_runs: int = Field(default=1, ge=1, description="Pipelines and stages that run at a time")
@@ -114,10 +119,13 @@ class DeskSettings(StageConfig):
     def _is_a_cron_line(cls, line: str) -> str:
         fields = line.split()
         if len(fields) != len(CRON_FIELDS):
-            raise ValueError(f"a cron line has five fields: {', '.join(name for name, _, _ in CRON_FIELDS)}")
-        for text, (name, least, most) in zip(fields, CRON_FIELDS, strict=True):
+            raise ValueError(f"a cron line has five fields: {', '.join(name for name, *_ in CRON_FIELDS)}")
+        for text, (name, least, most, words) in zip(fields, CRON_FIELDS, strict=True):
             numbers = [int(number) for number in re.findall(r"(?<!/)\b\d+", text)]
-            if not re.fullmatch(r"[\w*,/#-]+", text) or any(not least <= number <= most for number in numbers):
+            known = all(word in words for word in re.findall(r"[^\W\d]+", text.lower()))
+            steps = not re.search(r"/(?!0*[1-9])", text)
+            in_bounds = all(least <= number <= most for number in numbers)
+            if not (re.fullmatch(r"[\w*,/#-]+", text) and known and steps and in_bounds):
                 raise ValueError(f"{text!r} is no {name} of a cron line; it takes {least} to {most}")
         return line
 
@@ -148,7 +156,7 @@ def load_settings(path: Path, settings: Sequence[str] = ()) -> DeskSettings:
         found = DeskSettings.model_validate(tables)
     except ValidationError as error:
         raise InputError(f"{path} does not hold valid settings:\n{faults(error, DeskSettings, 'desk')}") from None
-    if not _is_loopback(found.host):
+    if not is_loopback(found.host):
         _require_password(found)
     return found
 
@@ -190,6 +198,7 @@ def environment(settings: DeskSettings) -> dict[str, str]:
         "PREFECT_UI_API_URL": os.environ.get("PREFECT_UI_API_URL", api_url(settings)),
         "PREFECT_SERVER_API_HOST": settings.host,
         "PREFECT_SERVER_API_PORT": str(settings.port),
+        ORIGINS: os.environ.get(ORIGINS, _origins(settings)),
         **_retention(settings),
     }
     if settings.database == "postgresql":
@@ -217,6 +226,15 @@ def client_environment(settings: DeskSettings) -> dict[str, str]:
     return variables
 
 
+def _origins(settings: DeskSettings) -> str:
+    """Whose pages may ask the server for something: its own, by every name that a browser here has for it. By Prefect's
+    default it is whatever page of the internet somebody on this machine opens."""
+    here = (f"http://{host}:{settings.port}" for host in ("127.0.0.1", "localhost", "[::1]"))
+    behind = (urlsplit(os.environ.get(name, "")) for name in ("PREFECT_UI_API_URL", "PREFECT_UI_URL"))
+    proxies = (f"{place.scheme}://{place.netloc}" for place in behind if place.netloc)
+    return ",".join(dict.fromkeys((address(settings), *here, *proxies)))
+
+
 def _retention(settings: DeskSettings) -> dict[str, str]:
     """What Prefect's own tables keep: runs with their logs and artifacts, events for a month at most."""
     day = int(timedelta(days=1).total_seconds())
@@ -225,13 +243,14 @@ def _retention(settings: DeskSettings) -> dict[str, str]:
         "PREFECT_SERVER_SERVICES_DB_VACUUM_RETENTION_PERIOD": str(settings.keep_days * day),
         "PREFECT_SERVER_EVENTS_RETENTION_PERIOD": f"P{min(settings.keep_days, EVENT_DAYS)}D",  # it takes no seconds
         "PREFECT_SERVER_SERVICES_DB_VACUUM_EVENT_RETENTION_OVERRIDES": (
-            f'{{"prefect.flow-run.heartbeat": {HEARTBEAT_EVENT_DAYS * day}}}'
+            f'{{"{HEARTBEAT}": {HEARTBEAT_EVENT_DAYS * day}}}'
         ),
     }
 
 
 def _postgresql_url() -> str:
     url = os.environ.get(DATABASE_URL, "")
+    _require_readable(url, DATABASE_URL)
     scheme, separator, rest = url.partition("://")
     if not separator or scheme.partition("+")[0] not in ("postgresql", "postgres"):
         raise InputError(
@@ -245,6 +264,7 @@ def _redis() -> dict[str, str]:
     if importlib.util.find_spec("prefect_redis") is None:
         raise InputError("redis = true needs the package prefect-redis: pip install -c constraints.txt -e '.[redis]'")
     url = os.environ.get(REDIS_URL, "")
+    _require_readable(url, REDIS_URL)
     parts = urlsplit(url)
     if parts.scheme not in ("redis", "rediss") or not parts.hostname:
         raise InputError(
@@ -261,7 +281,19 @@ def _redis() -> dict[str, str]:
     }
 
 
-def _is_loopback(host: str) -> bool:
+def _require_readable(url: str, variable: str) -> None:
+    """Raises InputError, without anything of the address: what cannot be read in it may be the password."""
+    try:
+        _ = urlsplit(url).port
+    except ValueError:
+        raise InputError(
+            f"the address in the environment variable {variable} cannot be read; in its user and password, / : @ ? # [ "
+            "are written as %2F %3A %40 %3F %23 %5B"
+        ) from None
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine reaches an address."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:

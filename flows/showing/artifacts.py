@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from flows.showing import pages
-from flows.showing.shown import show, show_table, tolerant
 from flows.showing.stage_rows import stage_rows
+from flows.showing.ui import show, show_table, tolerant
 from stages.looks import read_flips
 from stages.store import Artifact
 
@@ -23,7 +23,7 @@ MOST_TABLES = 10
 
 async def show_stage(run: "Run", made: Sequence[Artifact]) -> None:
     """What went into each artifact, what came out, and what that took."""
-    async with tolerant():
+    with tolerant():
         for artifact in made[:MOST_TABLES]:
             name = run.recipe.name
             await show_table(
@@ -44,7 +44,7 @@ async def show_evaluation(run: "Run", made: Artifact) -> None:
     from eval.charts.markdown import evaluation_markdown
 
     label, model = made.manifest.label, made.facts["model"]
-    async with tolerant():
+    with tolerant():
         text = await asyncio.to_thread(evaluation_markdown, made.facts, made.manifest.measurements)
         await show(f"evaluation-{label}", text, f"Evaluation of {model['stage']} {model['key']}")
         text = await asyncio.to_thread(pages.history_page, run.store, made)
@@ -56,14 +56,14 @@ async def show_comparison(made: Artifact) -> None:
     """What a comparison has found, with the items that flipped."""
     from eval.charts.markdown import comparison_markdown
 
-    async with tolerant():
+    with tolerant():
         text = await asyncio.to_thread(comparison_markdown, made.facts, made.manifest.measurements, read_flips(made))
         await show(f"comparison-{made.manifest.label}", text, f"Comparison of {made.facts['candidate']['key']}")
 
 
 async def show_pipeline(run: "Run", made: Mapping[str, Sequence[str]]) -> None:
     """The page of a whole run. made: paths of the artifacts of each stage."""
-    async with tolerant():
+    with tolerant():
         artifacts = {stage: [Artifact(Path(path)) for path in paths] for stage, paths in made.items()}
         text = await asyncio.to_thread(pages.kept_pipeline_page, run.store, artifacts)
         await show(f"pipeline-{run.recipe.name}", text, f"Report of {run.recipe.name}")

@@ -5,7 +5,6 @@ A journal may have thousands of lines a second. All of them are in its file; wha
 """
 
 import asyncio
-import json
 import time
 from collections import deque
 from collections.abc import Callable
@@ -13,37 +12,20 @@ from contextlib import suppress
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-from prefect.events import emit_event
 from prefect.logging import get_run_logger
 
+from flows.showing import events
+from flows.showing.events import short
 from flows.showing.progress import LossChart, Progress
+from flows.showing.ui import tolerant
 
 if TYPE_CHECKING:
     from flows.stage_task import Run
 
 LOG_SECONDS = 1.0
 LINES_OF_A_RECORD = 20
+DIGITS = 5  # of a number in a line
 BURST, A_SECOND = 60, 1.0  # warnings, and events of one kind
-MOST_CHARACTERS = 2000
-MOST_PAYLOAD_BYTES = 200_000  # Prefect takes 1.5 MB
-MOST_ITEMS = 20
-EMITTED_KINDS = frozenset(
-    {
-        "checkpoint.saved",
-        "checkpoint.healthy",
-        "incident",
-        "excluded",
-        "group.lost",
-        "group.joined",
-        "store.stalled",
-        "store.recovered",
-        "export.refused",
-        "evaluation.compared",
-        "evaluation.regressed",
-        "metric.missing",
-    }
-)
-HEALTHY = "checkpoint.healthy"
 SUMMED_UP_KINDS = frozenset({"metric", "progress", "alive"})  # only the latest one says anything
 UNLOGGED_KINDS = frozenset({"evaluation.regressed"})  # it holds items, and is an event
 Clock = Callable[[], float]
@@ -99,6 +81,9 @@ class Notifier:
         self._flush()
         if left_out := self._warnings.told():
             self._logger.warning("%s: %d more warnings are in its journal", self._stage, left_out)
+        for event, bucket in self._events.items():
+            if left_out := bucket.told():
+                self._logger.warning("%s: %d more events %s are in its journal", self._stage, left_out, event)
         # Of a flow that is being stopped nobody waits for what it shows.
         is_stopped = error is not None and not isinstance(error, Exception)
         await self._progress.close(at_once=is_stopped)
@@ -107,14 +92,14 @@ class Notifier:
 
     def __call__(self, event: dict[str, Any]) -> None:
         kind = event["kind"]
-        if kind in EMITTED_KINDS:
+        if kind in events.KINDS:
             self._emit(event)
         if kind == "progress":
             self._progress(event)
         elif self._chart is not None:
             self._chart(event)
         if kind == "error":
-            self._logger.error("%s", _short(event["text"]))
+            self._logger.error("%s", short(event["text"]))
         elif kind == "warning":
             self._warn(event)
         elif kind not in UNLOGGED_KINDS:
@@ -125,7 +110,7 @@ class Notifier:
             return
         left_out = self._warnings.told()
         before = f" ({left_out} warnings before it are only in the journal)" if left_out else ""
-        self._logger.warning("%s: %s%s", event["stage"], _short(event["text"]), before)
+        self._logger.warning("%s: %s%s", event["stage"], short(event["text"]), before)
 
     def _log(self, event: dict[str, Any]) -> None:
         if event["kind"] in SUMMED_UP_KINDS:
@@ -159,68 +144,22 @@ class Notifier:
         kind = event["kind"]
         if not self._events.setdefault(kind, Bucket(self._clock)).take():
             return
-        emit_event(kind, resource=resource(event, self._run), payload=payload(event, self._run))
+        with tolerant(f"no event {kind}"):
+            events.emit(event, self._run)
 
 
 def line(event: dict[str, Any]) -> str:
     """An event as one line of a log."""
-    fields = (f"{name}={value}" for name, value in event.items() if name not in ("time", "stage", "kind"))
-    return _short(f"{event['stage']} {event['kind']} {' '.join(fields)}".rstrip())
+    fields = (f"{name}={_rounded(value)}" for name, value in event.items() if name not in ("time", "stage", "kind"))
+    return short(f"{event['stage']} {event['kind']} {' '.join(fields)}".rstrip())
 
 
-def resource(event: dict[str, Any], run: "Run") -> dict[str, str]:
-    """What an event is about. A checkpoint says whether the flow run that made it will evaluate it."""
-    kind, name = event["kind"], run.recipe.name
-    if kind == HEALTHY:
-        return {
-            "prefect.resource.id": f"longhaul.checkpoint.{event['key']}",
-            "prefect.resource.name": f"{name} step {event['step']}",
-            "longhaul.recipe": name,
-            "longhaul.evaluation": "beside" if run.evaluates else "wanted",
-        }
-    return {
-        "prefect.resource.id": f"longhaul.{event['stage']}.{event.get('key', kind)}",
-        "prefect.resource.name": f"{name} {event['stage']}",
-        "longhaul.recipe": name,
-    }
-
-
-def payload(event: dict[str, Any], run: "Run") -> dict[str, Any]:
-    """The event, no larger than Prefect takes, and of a healthy checkpoint what its evaluation needs."""
-    found = dict(bounded(event))  # the event itself goes on to other listeners
-    if event["kind"] == HEALTHY:
-        tables = json.dumps(run.recipe.tables(), ensure_ascii=False, separators=(",", ":"))
-        found |= {"recipe_json": tables, "root": str(run.root.resolve())}
-    return found
-
-
-def bounded(event: dict[str, Any], most_bytes: int = MOST_PAYLOAD_BYTES) -> dict[str, Any]:
-    """The event itself or, if it is large, with its longest fields cut, and what stands in `cut`."""
-    if _bytes(event) <= most_bytes:
-        return event
-    found = {name: _cut(value) for name, value in event.items()}
-    found["cut"] = [name for name, value in event.items() if found[name] != value]
-    for name in sorted(event, key=lambda name: -_bytes(found[name])):
-        if _bytes(found) <= most_bytes:
-            break
-        found[name] = None
-        found["cut"] = sorted({*found["cut"], name})
-    return found
-
-
-def _cut(value: Any) -> Any:
-    if isinstance(value, str):
-        return _short(value)
+def _rounded(value: Any) -> Any:
+    """Numbers to the digits that say something."""
+    if isinstance(value, float):
+        return float(f"{value:.{DIGITS}g}")
     if isinstance(value, list):
-        return [_cut(each) for each in value[:MOST_ITEMS]]
+        return [_rounded(each) for each in value]
     if isinstance(value, dict):
-        return {name: _cut(value[name]) for name in list(value)[:MOST_ITEMS]}
+        return {name: _rounded(each) for name, each in value.items()}
     return value
-
-
-def _bytes(value: Any) -> int:
-    return len(json.dumps(value, ensure_ascii=False).encode("utf-8", "replace"))
-
-
-def _short(text: str) -> str:
-    return text if len(text) <= MOST_CHARACTERS else text[: MOST_CHARACTERS - 1] + "…"

@@ -1,12 +1,12 @@
 """Pages for the Prefect UI as Markdown, with charts as `data:` URIs: a training's loss, how its scores went, and a
 whole pipeline. Pure over a store; drawing a page takes a second or two."""
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from eval.charts.markdown import plain
+from flows.showing.sampling import sampled
 from stages.current import judged_keys, of_same_training
 from stages.export.config import Form
 from stages.files import write_atomic
@@ -17,8 +17,6 @@ from stages.report.rendering import count, figure, seconds, share, size
 from stages.store import Artifact, Store
 
 REVISION = 1  # of the page of a pipeline
-MOST_LINES = 2000  # of the records of a training, which may have millions
-WHOLE_BYTES = 4_000_000
 MOST_TASKS = 12
 SAMPLE_CHARACTERS = 1500
 Made = Mapping[str, Sequence[Artifact]]
@@ -27,7 +25,7 @@ Made = Mapping[str, Sequence[Artifact]]
 def loss_page(directory: Path, heldout: Sequence[tuple[int, float]]) -> str:
     """The loss so far of a training that goes on in a run directory; empty before its first step. heldout: (step,
     loss)."""
-    lines = [line for line in sampled(directory / METRICS, MOST_LINES) if line.get("loss") is not None]
+    lines = [line for line in sampled(directory / METRICS) if line.get("loss") is not None]
     if not lines:
         return ""
     from eval.charts.frame import as_data_uri
@@ -39,40 +37,6 @@ def loss_page(directory: Path, heldout: Sequence[tuple[int, float]]) -> str:
     if heldout:
         said += f"; held-out {figure(heldout[-1][1])} at step {heldout[-1][0]:,}"
     return f"![Loss by step]({picture})\n\n{said}.\n"
-
-
-def sampled(path: Path, most: int) -> Iterator[dict[str, Any]]:
-    """Lines of a .jsonl file in their order: all of a short one, else `most` from places evenly spread, the last one
-    among them. None if it is not there."""
-    try:
-        length = path.stat().st_size
-        with open(path, "rb") as file:
-            if length <= WHOLE_BYTES:
-                yield from _parsed(file)
-                return
-            end = 0
-            for number in range(most):
-                place = length * number // most
-                if place < end:
-                    continue
-                file.seek(place)
-                if place:
-                    file.readline()  # the rest of the line before
-                line = file.readline()
-                end = file.tell()
-                yield from _parsed([line])
-            file.seek(max(end, length - (1 << 16)))
-            yield from list(_parsed(file.readlines()))[-1:]
-    except FileNotFoundError:
-        return
-
-
-def _parsed(lines: Any) -> Iterator[dict[str, Any]]:
-    for line in lines:
-        try:
-            yield json.loads(line)
-        except ValueError:
-            continue  # torn by a kill, or not yet whole
 
 
 def history_page(store: Store, made: Artifact) -> str:
@@ -188,7 +152,7 @@ def _pictures(store: Store, pretrain: Artifact, evaluations: Sequence[Artifact])
     from eval.charts.frame import as_data_uri
     from eval.charts.training import loss_curve
 
-    lines = [line for line in sampled(pretrain.path / METRICS, MOST_LINES) if line.get("loss") is not None]
+    lines = [line for line in sampled(pretrain.path / METRICS) if line.get("loss") is not None]
     if lines:
         heldout = _heldout(store, pretrain)
         drawn = loss_curve([line["step"] for line in lines], [line["loss"] for line in lines], heldout)

@@ -11,7 +11,8 @@ from uuid import UUID
 
 from prefect.artifacts import acreate_progress_artifact, aupdate_progress_artifact
 
-from flows.showing.shown import slug, tolerant
+from flows.showing.events import HEALTHY
+from flows.showing.ui import slug, tolerant
 
 if TYPE_CHECKING:
     from flows.stage_task import Run
@@ -22,13 +23,13 @@ CLOSE_SECONDS = 20.0
 
 
 class Renewed:
-    """Something shown that `ask` has renewed in the background, not more often than every `seconds`; `close` renews it
-    a last time if it is not what was asked for last."""
+    """Something shown that `ask` has renewed in the background, one time after another, and not more often than every
+    `seconds`; `close` renews it a last time if it is not what was asked for last."""
 
     def __init__(self, renew: Callable[[], Any], seconds: float) -> None:
         self._renew, self._seconds = renew, seconds
         self._asked = False
-        self._wake = asyncio.Event()
+        self._wake, self._renewing = asyncio.Event(), asyncio.Lock()
         self._task: asyncio.Task[None] | None = None
 
     def ask(self) -> None:
@@ -41,21 +42,30 @@ class Renewed:
         """at_once: nobody waits for it."""
         if self._task is None:
             return
-        self._task.cancel()
-        await asyncio.gather(self._task, return_exceptions=True)
-        if self._asked and not at_once:
-            await asyncio.wait_for(self._once(), CLOSE_SECONDS)
+        try:
+            if not at_once:
+                with tolerant():
+                    await asyncio.wait_for(self._finish(), CLOSE_SECONDS)
+        finally:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    async def _finish(self) -> None:
+        async with self._renewing:  # one may be on its way
+            if self._asked:
+                await self._once()
 
     async def _run(self) -> None:
         while True:
             await self._wake.wait()
             self._wake.clear()
-            await asyncio.shield(self._once())
+            async with self._renewing:
+                await self._once()
             await asyncio.sleep(self._seconds)
 
     async def _once(self) -> None:
         self._asked = False
-        async with tolerant():
+        with tolerant():
             await self._renew()
 
 
@@ -96,9 +106,9 @@ class LossChart:
     def __call__(self, event: dict[str, Any]) -> None:
         if event["kind"] == "stage.started":
             self._directory = self._run.store.runs_path(event["key"])
-        elif event["kind"] == "checkpoint.healthy" and event.get("heldout_loss") is not None:
+        elif event["kind"] == HEALTHY and event.get("heldout_loss") is not None:
             self._heldout[event["step"]] = event["heldout_loss"]
-        if event["kind"] in ("checkpoint.saved", "checkpoint.healthy", "stage.finished") and self._directory:
+        if event["kind"] in ("checkpoint.saved", HEALTHY, "stage.finished") and self._directory:
             self._renewed.ask()
 
     async def close(self, *, at_once: bool = False) -> None:

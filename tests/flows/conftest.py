@@ -9,8 +9,14 @@ from collections.abc import Iterator
 import flows.environment  # noqa: F401  (first: Prefect reads its settings when it is imported)
 
 # isort: split
+import httpx
 import pytest
-from prefect.settings import PREFECT_API_URL, PREFECT_HOME, temporary_settings
+from prefect.settings import (
+    PREFECT_API_URL,
+    PREFECT_FLOWS_HEARTBEAT_FREQUENCY,
+    PREFECT_HOME,
+    temporary_settings,
+)
 
 from flows.process import die_with_parent
 from flows.serving import SERVER_ENVIRONMENT, is_healthy, server_command
@@ -62,3 +68,12 @@ def api(server: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     home = tmp_path_factory.mktemp("client")
     with temporary_settings({PREFECT_API_URL: server, PREFECT_HOME: home}):
         yield server
+
+
+@pytest.fixture(scope="module")
+def client(server: str) -> Iterator[httpx.Client]:
+    """The server as that of the flows that a module runs in this process, without their heartbeats: at its end a flow
+    waits a second for the thread of those."""
+    settings = temporary_settings({PREFECT_API_URL: server, PREFECT_FLOWS_HEARTBEAT_FREQUENCY: None})
+    with settings, httpx.Client(base_url=server, timeout=60) as found:
+        yield found

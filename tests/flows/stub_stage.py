@@ -11,6 +11,7 @@ journal; every process of it writes its number into FOLDER, and ticks there whil
     killed      SIGKILL, as the kernel gives it to one that takes too much memory
     holds       ends well, but leaves a stranger that holds its pipes
     says        exit code 2, with a traceback and an error
+   bars        exit code 1, after the progress bar of a library, which is one line of four megabytes
 """
 
 import json
@@ -106,6 +107,11 @@ def main(how: str) -> None:
     elif how == "says":
         print("Traceback (most recent call last):\n  somewhere\nerror: set this, not that", file=sys.stderr)
         sys.exit(2)
+    elif how == "bars":
+        for done in range(40_000):
+            sys.stderr.write(f"\rreading {done:>9} of {40_000:>9} {'#' * 70}")
+        print("\rerror: the disk is away", file=sys.stderr)
+        sys.exit(1)
     elif how != "done":
         if how == "stubborn":
             ignore_sigterm()

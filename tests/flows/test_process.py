@@ -108,6 +108,12 @@ def test_a_failure_says_how_and_what_the_stage_said_last(tmp_path: Path) -> None
     assert first == failed.value.summary and "Traceback (most recent call last):" in rest
 
 
+def test_of_a_progress_bar_the_last_state_is_kept(tmp_path: Path) -> None:
+    with pytest.raises(StageFailed) as failed:
+        run("bars", tmp_path)
+    assert str(failed.value) == "stub failed (exit code 1): the disk is away"
+
+
 @pytest.mark.parametrize(("kills", "kind", "words"), [(1, OutOfMemory, "lower this"), (0, StageFailed, "SIGKILL")])
 def test_a_kill_for_want_of_memory_is_told_from_another(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kills: int, kind: type[StageFailed], words: str
@@ -237,6 +243,18 @@ def test_a_signal_is_not_lost_in_a_callback_and_reaches_every_stage(tmp_path: Pa
     for folder in folders:
         assert len(list(folder.glob("*.checkpoint"))) == 2 and survivors(folder) == []
     assert sigterm._noting.wakes == []
+
+
+def test_a_signal_at_the_very_end_is_not_lost(handler: Any) -> None:
+    """The loop has no turn any more in which it could be noted."""
+
+    async def flow() -> None:
+        with sigterm.noting_sigterm():
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    with pytest.raises(Terminated):
+        asyncio.run(flow())
+    assert signal.getsignal(signal.SIGTERM) is handler
 
 
 FLOW = """

@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, get_args
 
@@ -11,7 +10,6 @@ import flows.environment  # noqa: F401  (first: Prefect reads its settings when 
 # isort: split
 import httpx
 import pytest
-from prefect.settings import PREFECT_API_URL, PREFECT_FLOWS_HEARTBEAT_FREQUENCY, temporary_settings
 
 from data.errors import InputError
 from flows.single_stage import StageName, single_stage
@@ -21,13 +19,6 @@ from tests.end_to_end.shell import TINY, run_here
 
 LIMIT_SECONDS = 300
 TABLES = load(TINY).tables()
-
-
-@pytest.fixture(scope="module")
-def api(server: str) -> Iterator[httpx.Client]:
-    settings = temporary_settings({PREFECT_API_URL: server, PREFECT_FLOWS_HEARTBEAT_FREQUENCY: None})
-    with settings, httpx.Client(base_url=server, timeout=60) as client:
-        yield client
 
 
 def run(stage: str, root: Path, **more: Any) -> Any:
@@ -43,21 +34,21 @@ def paths(stage: str, root: Path, **more: Any) -> list[str]:
     return found
 
 
-def newest_run(api: httpx.Client) -> dict[str, Any]:
-    (found,) = api.post("/flow_runs/filter", json={"sort": "START_TIME_DESC", "limit": 1}).json()
+def newest_run(client: httpx.Client) -> dict[str, Any]:
+    (found,) = client.post("/flow_runs/filter", json={"sort": "START_TIME_DESC", "limit": 1}).json()
     assert isinstance(found, dict)
     return found
 
 
-def newest_artifact(api: httpx.Client, key: str) -> Any:
-    return api.get(f"/artifacts/{key}/latest").json()
+def newest_artifact(client: httpx.Client, key: str) -> Any:
+    return client.get(f"/artifacts/{key}/latest").json()
 
 
 def test_the_form_offers_every_stage() -> None:
     assert get_args(StageName) == tuple(STAGES)
 
 
-def test_what_a_stage_needs_is_made_first_and_once(api: httpx.Client, tmp_path: Path) -> None:
+def test_what_a_stage_needs_is_made_first_and_once(client: httpx.Client, tmp_path: Path) -> None:
     (tmp_path / "text").mkdir()
     for number in range(40):
         text = f"This is document {number}. It is about the number {number * 7} and about nothing else.\n" * 40
@@ -70,25 +61,25 @@ def test_what_a_stage_needs_is_made_first_and_once(api: httpx.Client, tmp_path: 
     (path,) = paths("tokenizer", tmp_path, recipe=recipe, upstream=True)
     store = Store(tmp_path)
     assert [made.path for made in store.all("tokenizer")] == [Path(path)] and len(list(store.all("curate"))) == 1
-    ran = newest_run(api)
+    ran = newest_run(client)
     assert ran["name"] == "small tokenizer"
-    tasks = api.post("/task_runs/filter", json={"flow_runs": {"id": {"any_": [ran["id"]]}}}).json()
+    tasks = client.post("/task_runs/filter", json={"flow_runs": {"id": {"any_": [ran["id"]]}}}).json()
     assert sorted(task["name"] for task in tasks) == ["curate", "tokenizer"]
-    assert newest_artifact(api, "tokenizer-small")["type"] == "table"
+    assert newest_artifact(client, "tokenizer-small")["type"] == "table"
     assert paths("tokenizer", tmp_path, recipe=recipe, upstream=True) == [path]
 
 
-def test_a_stage_may_have_several_artifacts_and_take_one_by_name(api: httpx.Client, tiny_root: Path) -> None:
+def test_a_stage_may_have_several_artifacts_and_take_one_by_name(client: httpx.Client, tiny_root: Path) -> None:
     checkpoints = list(Store(tiny_root).all("checkpoint"))
     every = paths("evaluate", tiny_root)
     assert len(every) == len(checkpoints) >= 2
     (one,) = paths("evaluate", tiny_root, inputs={"model": checkpoints[0].key})
     assert one in every
-    shown = newest_artifact(api, "evaluation-tiny")
-    assert checkpoints[0].key in shown["description"] and shown["flow_run_id"] == newest_run(api)["id"]
+    shown = newest_artifact(client, "evaluation-tiny")
+    assert checkpoints[0].key in shown["description"] and shown["flow_run_id"] == newest_run(client)["id"]
     (report,) = paths("report", tiny_root)
-    page = newest_artifact(api, "pipeline-tiny")
-    assert str(Path(report).resolve()) in page["data"] and page["flow_run_id"] == newest_run(api)["id"]
+    page = newest_artifact(client, "pipeline-tiny")
+    assert str(Path(report).resolve()) in page["data"] and page["flow_run_id"] == newest_run(client)["id"]
 
 
 @pytest.mark.parametrize(
@@ -103,20 +94,20 @@ def test_a_stage_may_have_several_artifacts_and_take_one_by_name(api: httpx.Clie
     ids=lambda each: json.dumps(each)[:30],
 )
 def test_what_a_user_wrote_is_refused_in_words(
-    api: httpx.Client, tmp_path: Path, more: dict[str, Any], words: str
+    client: httpx.Client, tmp_path: Path, more: dict[str, Any], words: str
 ) -> None:
     state = run(**{"stage": "evaluate", "root": tmp_path, **more})
     assert state.is_failed() and words in state.message
     with pytest.raises(InputError):
         asyncio.run(state.aresult())
-    assert newest_run(api)["run_count"] == 1 and list(tmp_path.iterdir()) == []
+    assert newest_run(client)["run_count"] == 1 and list(tmp_path.iterdir()) == []
 
 
-def test_it_can_be_started_from_a_terminal(api: httpx.Client, tiny_root: Path) -> None:
+def test_it_can_be_started_from_a_terminal(client: httpx.Client, tiny_root: Path) -> None:
     result = run_here("flows.single_stage", "plan", TINY, "--root", tiny_root, "--upstream")
     assert result.returncode == 0, result.stderr
     assert Path(result.stdout.split()[-1]) == next(Store(tiny_root).all("plan")).path
-    assert newest_run(api)["tags"] == ["longhaul"]
+    assert newest_run(client)["tags"] == ["longhaul"]
     for arguments, words in (
         (["evaluate", TINY, "--input", "modle=x"], "inputs.modle: evaluate takes model"),
         (["evaluate", TINY, "--input", "modle"], "NAME=ARTIFACT"),

@@ -2,7 +2,7 @@
 what the stage said last, and a cancelled training has the time for its last checkpoint."""
 
 import asyncio
-from collections.abc import Iterator
+import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,6 @@ import flows.environment  # noqa: F401  (first: Prefect reads its settings when 
 import httpx
 import pytest
 from prefect import flow
-from prefect.settings import PREFECT_API_URL, PREFECT_FLOWS_HEARTBEAT_FREQUENCY, temporary_settings
 
 from data.errors import InputError
 from flows import stage_task
@@ -76,13 +75,6 @@ def test_what_lies_outside_the_store_is_looked_at_once_for_many_hits(
     assert len(looks) == 2
 
 
-@pytest.fixture(scope="module")
-def api(server: str) -> Iterator[httpx.Client]:
-    settings = temporary_settings({PREFECT_API_URL: server, PREFECT_FLOWS_HEARTBEAT_FREQUENCY: None})
-    with settings, httpx.Client(base_url=server, timeout=60) as client:
-        yield client
-
-
 def recipe(folder: Path) -> Recipe:
     (folder / "source.txt").write_text("a text\n")
     return load(
@@ -140,7 +132,7 @@ def attempts(folder: Path, monkeypatch: pytest.MonkeyPatch, *failures: BaseExcep
     ],
 )
 def test_what_may_go_away_is_tried_again(
-    api: httpx.Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failure: StageFailed
+    client: httpx.Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failure: StageFailed
 ) -> None:
     tried, state = attempts(tmp_path, monkeypatch, failure, failure)
     assert tried == 3 and state.is_completed()
@@ -156,34 +148,30 @@ def test_what_may_go_away_is_tried_again(
     ],
 )
 def test_what_would_come_back_is_not(
-    api: httpx.Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failure: Exception
+    client: httpx.Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failure: Exception
 ) -> None:
     tried, state = attempts(tmp_path, monkeypatch, failure)
     assert tried == 1 and state.is_failed()
     last = str(failure).rpartition(": ")[2]
     assert last in state.message
-    (found,) = api.post("/task_runs/filter", json={"sort": "EXPECTED_START_TIME_DESC", "limit": 1}).json()
-    assert found["state_name"] in ("Failed", "Running", "Pending"), "the server writes it down a moment later"
 
 
-def test_tries_have_an_end(api: httpx.Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tries_have_an_end(client: httpx.Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     failure = StageFailed("curate", -11, "Fatal Python error: Segmentation fault")
     tried, state = attempts(tmp_path, monkeypatch, *[failure] * 10)
     assert tried == 1 + load(TINY).run.retries and "killed by SIGSEGV" in state.message
 
 
-def test_what_was_made_stands_in_the_ui(api: httpx.Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    import json
-
+def test_what_was_made_stands_in_the_ui(client: httpx.Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     tried, _ = attempts(tmp_path, monkeypatch)
-    table = api.get("/artifacts/curate-tiny/latest").json()
+    table = client.get("/artifacts/curate-tiny/latest").json()
     rows = {row["what"]: row["value"] for row in json.loads(table["data"])}
     assert rows["documents"] == "1,234" and rows["lost share"] == "0.123", "rounded"
     assert {"artifact", "size", "time", "CPU"} <= rows.keys()
-    progress = api.get("/artifacts/progress-curate-tiny/latest").json()
+    progress = client.get("/artifacts/progress-curate-tiny/latest").json()
     assert (progress["data"], progress["description"]) == (50.0, "read: 1 of 2 parts")
     assert tried == 1 and table["task_run_id"] == progress["task_run_id"] is not None
     again, state = attempts(tmp_path, monkeypatch)
     assert again == 0 and state.is_completed(), "a hit starts no process"
-    assert api.get("/artifacts/curate-tiny/latest").json()["id"] == table["id"]
+    assert client.get("/artifacts/curate-tiny/latest").json()["id"] == table["id"]
     assert next(Store(tmp_path).all("curate")).path.name in rows["artifact"]

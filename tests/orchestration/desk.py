@@ -11,7 +11,6 @@ Whatever happens in the block, no process of the desk or of its runs outlives it
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -24,6 +23,7 @@ import psutil
 from stages.recipe import load
 from tests.orchestration import families
 from tests.orchestration.api import Api, wait_for
+from tests.services.process import free_port
 
 REPOSITORY = Path(__file__).parents[2]
 TINY = REPOSITORY / "deployments" / "recipes" / "tiny.toml"
@@ -162,11 +162,3 @@ class Desk:
         except TimeoutError:
             return [families.command(process) for process in self.processes()]
         return []
-
-
-def free_port() -> int:
-    """A port of loopback that nobody listens on."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port: int = free.getsockname()[1]
-        return port

@@ -248,6 +248,7 @@ class Visit:
         kept = self._desk.api.post("/artifacts/filter", {"artifacts": {"key": {"any_": [key]}}})
         self._window.open(f"/artifacts/key/{key}", f"Created {key}")
         shown = self._window.page.locator(".artifact-timeline__content a[href^='/artifacts/artifact/']")
+        shown.nth(len(kept) - 1).wait_for()
         assert shown.count() == len(kept), (shown.count(), len(kept))
         return len(kept)
 

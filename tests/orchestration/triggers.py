@@ -206,7 +206,7 @@ class Story:
     def slots(self) -> None:
         """Where one run at a time is allowed and that one is killed, the next one starts."""
         api, parameters = self.desk.api, self._parameters("pretrain.seed=8")
-        first = api.start(PRETRAIN, parameters)
+        first = api.start(PRETRAIN, {**parameters, "upstream": True})
         api.wait(first, ["RUNNING"], seconds=RUN_SECONDS)
         second = api.start(CURATE, parameters)
         time.sleep(SETTLE_SECONDS)

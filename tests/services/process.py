@@ -16,7 +16,7 @@ LIFE_SECONDS = 1800  # it ends by itself after that
 
 
 def free_port() -> int:
-    """A port that nobody listens on."""
+    """A port of loopback that nobody listens on."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port: int = free.getsockname()[1]

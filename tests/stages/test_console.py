@@ -32,11 +32,13 @@ def progress(done: int, total: int = 10, name: str = "read") -> Event:
 def test_lines_name_the_stage(screen: io.StringIO) -> None:
     with ConsoleListener() as listener:
         listener({"stage": "curate", "kind": "warning", "text": "lost [80%] of its bytes"})
+        listener({"stage": "curate", "kind": "error", "text": "no text is left"})
         listener({"stage": "report", "kind": "artifact", "key": "0123456789ab", "path": "x", "hit": True})
         listener({"stage": "export", "kind": "artifact", "key": "0123456789ab", "path": "x", "hit": False})
         listener({"stage": "pretrain", "kind": "metric", "loss": 1.0})
     assert screen.getvalue().splitlines() == [
         "curate       warning: lost [80%] of its bytes",
+        "curate       error: no text is left",
         "report       up to date (0123456789ab)",
     ]
 

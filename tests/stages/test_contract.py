@@ -18,7 +18,7 @@ from stages.base import Facts, Job, Stage, execute
 from stages.commands import differences, garbage
 from stages.errors import StoreConflict, TryAgain
 from stages.journal import Journal, read_events
-from stages.resolve import MissingInput, lineage
+from stages.resolve import MissingInput, Resolver, lineage
 from stages.store import Store
 from tests.stages.fake_stages import (
     CHAIN,
@@ -105,6 +105,14 @@ def test_what_is_missing_is_named_with_the_command_that_builds_it(root: Path) ->
 
 def test_upstream_comes_in_an_order_in_which_it_can_be_built(root: Path) -> None:
     assert resolver(root).order("collect") == ["gather", "parts", "plan", "train", "judge", "collect"]
+
+
+def test_nothing_is_built_for_an_input_that_a_user_named(root: Path) -> None:
+    run_chain(resolver(root))
+    plain = resolver(root)
+    chosen = Resolver(plain.recipe, plain.store, STAGES, {"model": plain.derived("checkpoint")[0]})
+    assert "train" in plain.order("judge") and chosen.order("judge") == ["judge"]
+    assert chosen.order("collect") == plain.order("collect"), "it is an input of the stage that was asked for alone"
 
 
 def test_manifest_says_what_went_in_and_verifies(root: Path) -> None:

@@ -1,0 +1,1 @@
+"""Says what a desk misses or has wrong, and what to do about it."""

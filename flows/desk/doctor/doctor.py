@@ -5,14 +5,15 @@ First what can be seen on this machine, then, if the server answers, what is on 
 
 import importlib.metadata
 import os
+import stat
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from data.errors import InputError
-from flows.desk.doctor.findings import Finding, Level, fail, ok, summary, warn
-from flows.desk.processes.client import Client, ServerError
-from flows.desk.processes.machine import of_desk
+from flows.desk.client import Client, ServerError
+from flows.desk.doctor.findings import UP, Finding, Level, fail, ok, summary, warn
+from flows.desk.names import WORKER_LABEL, worker_name
 from flows.desk.processes.parts import (
     PLACE_VARIABLE,
     has_variables,
@@ -21,15 +22,16 @@ from flows.desk.processes.parts import (
     parts_of,
     place_of_records,
 )
+from flows.desk.processes.process import of_desk
 from flows.desk.processes.state import keeper_of, read_state, running_desk
 from flows.desk.settings import DeskSettings, api_url, client_environment, desk_home, environment
 from flows.desk.watch.disk import Disks, spaces
-from flows.desk.watch.flow_processes import flow_processes, worker_name
+from flows.desk.watch.flow_processes import flow_processes
 from flows.serving import is_healthy
 from stages.errors import BAD_INPUT, OK
 
-UP = "python -m flows.desk up"
 ENDS_OFTEN = 3
+OTHERS = stat.S_IRWXG | stat.S_IRWXO
 
 
 def examine(load: Callable[[], DeskSettings], say: Callable[[str], None]) -> int:
@@ -64,6 +66,7 @@ def of_machine(settings: DeskSettings, shell: Mapping[str, str]) -> Iterator[Fin
     yield ok("settings", f"{settings.database}{', redis' if settings.redis else ''}, {', '.join(settings.parts)} here")
     yield from _processes(settings, home)
     yield from _secrets(settings, shell)
+    yield from _home(home.parent)
     yield _shell(settings)
     low = Disks(settings.disk_least_share, settings.disk_least_bytes).look(
         spaces([Path(settings.root).resolve(), home])
@@ -103,6 +106,13 @@ def _secrets(settings: DeskSettings, shell: Mapping[str, str]) -> Iterator[Findi
             if not shell.get(variable):
                 fix = f"set it before {UP} if the block is not on the server yet, or is to change"
                 yield warn("secrets", f"{variable}, for {field} of {block.slug}, is not set here", fix)
+
+
+def _home(home: Path) -> Iterator[Finding]:
+    """The database in it holds what is secret in blocks, and the key to that."""
+    if home.exists() and home.stat().st_mode & OTHERS:
+        text = f"others on this machine can read {home}, and with it what is secret in blocks"
+        yield warn("home", text, f"chmod 700 {home}")
 
 
 def _shell(settings: DeskSettings) -> Finding:
@@ -180,7 +190,7 @@ def _queue(name: str, limit: int, queue: Mapping[str, Any] | None) -> Finding:
 def _runs(settings: DeskSettings, client: Client) -> Iterator[Finding]:
     """Runs whose process was on this machine and is gone, and runs that wait for a place."""
     going = client.post("/flow_runs/filter", {"flow_runs": {"state": {"type": {"any_": ["RUNNING", "CANCELLING"]}}}})
-    here = [run for run in going if (run.get("labels") or {}).get("prefect.worker.name") == worker_name()]
+    here = [run for run in going if (run.get("labels") or {}).get(WORKER_LABEL) == worker_name()]
     alive = flow_processes()
     lost = [run["name"] for run in here if run["id"] not in alive]
     if lost:

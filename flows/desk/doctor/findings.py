@@ -4,6 +4,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 
+UP = "python -m flows.desk up"  # what mends most
+
 
 class Level(StrEnum):
     """ok: as it should be. warn: works, but may surprise. fail: something of the desk does not work."""

@@ -8,7 +8,7 @@ from prefect.client.orchestration import PrefectClient, get_client
 from prefect.settings import PREFECT_API_AUTH_STRING, PREFECT_API_URL, temporary_settings
 
 from data.errors import InputError
-from flows.desk.doctor.findings import Finding, fail, ok, warn
+from flows.desk.doctor.findings import UP, Finding, fail, ok, warn
 from flows.desk.objects.automations import crash_zombies, plain, tell
 from flows.desk.objects.blocks import find_document
 from flows.desk.objects.definitions import CHECKOUT, DIGEST_DIGITS, Definition, definitions
@@ -16,8 +16,6 @@ from flows.desk.objects.deploy import find_deployment, triggers
 from flows.desk.objects.record import Record, read_record
 from flows.desk.settings import CLIENT_AUTH, DeskSettings, client_environment, desk_home
 from stages.fingerprint import digest
-
-UP = "python -m flows.desk up"
 
 
 def of_objects(settings: DeskSettings) -> Iterator[Finding]:

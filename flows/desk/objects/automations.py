@@ -22,13 +22,12 @@ from prefect.events.schemas.automations import AutomationCore, EventTrigger, Pos
 from prefect.events.schemas.events import ResourceSpecification
 
 from data.errors import InputError
+from flows.desk.names import HEARTBEAT, TAG
 from flows.desk.objects.blocks import find_document, tells
-from flows.desk.objects.definitions import TAG
 from flows.desk.settings import DeskSettings
 
 NAME = "longhaul: "  # how the name of each begins
 CRASH_ZOMBIES = NAME + "crash runs without heartbeat"
-HEARTBEAT = "prefect.flow-run.heartbeat"
 INCIDENT_MINUTES = 10
 OURS = {"prefect.resource.role": "tag", "prefect.resource.id": f"prefect.tag.{TAG}"}
 

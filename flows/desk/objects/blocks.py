@@ -28,10 +28,10 @@ from prefect.client.schemas.actions import BlockDocumentCreate, BlockDocumentUpd
 from prefect.client.schemas.objects import BlockDocument
 from prefect.exceptions import ObjectNotFound
 from prefect.utilities.dispatch import get_registry_for_type
-from pydantic import Field, SecretStr, ValidationError
+from pydantic import Field, SecretStr, ValidationError, model_validator
 
 from data.errors import InputError
-from flows.desk.settings import BlockSettings
+from flows.desk.settings import BlockSettings, is_loopback
 
 
 class Email(NotificationBlock):
@@ -44,13 +44,19 @@ class Email(NotificationBlock):
     port: int = Field(default=587, ge=1, le=65535, description="587 for starttls, 465 for tls, mostly")
     security: Literal["starttls", "tls", "none"] = Field(
         default="starttls",
-        description="starttls: encrypted once connected; tls: from the start; none: on loopback only",
+        description="starttls: encrypted once connected; tls: from the start; none: no password but to loopback",
     )
     username: str = Field(default="", description="Empty: without logging in")
     password: SecretStr = Field(default=SecretStr(""), description="The password that belongs to it")
     sender: str = Field(description="Address that the messages come from")
     recipients: list[str] = Field(min_length=1, description="Addresses that they go to")
     timeout_seconds: float = Field(default=30.0, gt=0, description="For every answer of the server")
+
+    @model_validator(mode="after")
+    def _keeps_its_password(self) -> "Email":
+        if self.security == "none" and self.username and not is_loopback(self.host):
+            raise ValueError('security = "none" would send the password over the network as it is')
+        return self
 
     async def notify(self, body: str, subject: str | None = None) -> None:
         """Send `body` to all recipients. Within `raise_on_failure`, raises NotificationError with what went wrong, and

@@ -22,7 +22,6 @@ from stages.fingerprint import digest
 from stages.recipe import load
 
 PREFECT_FILE = CHECKOUT / "deployments" / "prefect.yaml"
-TAG = "longhaul"
 PER_RECIPE = "{{ recipe.name }}"
 DIGEST_DIGITS = 8
 # Parts of a definition that are brought to the server each on its own: what a user changed in one of them stays when

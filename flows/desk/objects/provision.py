@@ -21,34 +21,45 @@ from prefect.workers.process import ProcessWorker
 from data.errors import InputError
 from flows.desk.objects.automations import crash_zombies, plain, tell
 from flows.desk.objects.blocks import Email, keep_blocks
-from flows.desk.objects.definitions import DIGEST_DIGITS, definitions
+from flows.desk.objects.definitions import DIGEST_DIGITS, Definition, definitions
 from flows.desk.objects.deploy import deploy, triggers
-from flows.desk.objects.record import Record, read_record, write_record
+from flows.desk.objects.record import Record, read_record, require_room, write_record
 from flows.desk.settings import DeskSettings
 from stages.fingerprint import digest
 
 
 async def provision(settings: DeskSettings) -> list[str]:
     """Lines of what was changed on the server of PREFECT_API_URL; none if it was all there. Raises InputError: before
-    anything is done for a recipe that is not valid, and once all else is there for blocks that are not."""
+    anything is done for recipes that are not valid or too many, and once all else is there for blocks that are not."""
     wanted = definitions(settings)
+    require_room(wanted)
     async with get_client() as client:
         record = await read_record(client)
         before = repr(record)
-        changed = await _keep_pool(settings, client)
-        changed += await _keep_queues(settings, record, client)
-        await Email.aregister_type_and_schema(client=client)  # the UI can then make one
-        blocks, problems = await keep_blocks(settings.blocks, client)
-        changed += blocks
-        changed += await deploy(wanted, record, client)
-        telling, more = await tell(settings, client)
-        automations = [crash_zombies(settings), *await triggers(wanted, client), *telling]
-        changed += await _keep_automations(automations, record, client)
-        if repr(record) != before:
-            await write_record(record, client)
-    if problems := [*problems, *more]:
+        try:
+            changed, problems = await _keep(settings, wanted, record, client)
+        finally:  # what is done is known, also where what follows fails: it is not done again over what a user changes
+            if repr(record) != before:
+                await write_record(record, client)
+    if problems:
         raise InputError("\n".join(problems))
     return changed
+
+
+async def _keep(
+    settings: DeskSettings, wanted: Sequence[Definition], record: Record, client: PrefectClient
+) -> tuple[list[str], list[str]]:
+    """What changed, and what a user has to mend."""
+    changed = await _keep_pool(settings, client)
+    changed += await _keep_queues(settings, record, client)
+    await Email.aregister_type_and_schema(client=client)  # the UI can then make one
+    blocks, problems = await keep_blocks(settings.blocks, client)
+    changed += blocks
+    changed += await deploy(wanted, record, client)
+    telling, more = await tell(settings, client)
+    automations = [crash_zombies(settings), *await triggers(wanted, client), *telling]
+    changed += await _keep_automations(automations, record, client)
+    return changed, [*problems, *more]
 
 
 async def _keep_pool(settings: DeskSettings, client: PrefectClient) -> list[str]:

@@ -3,6 +3,7 @@ made of. So what a user changed since is told from what has changed in the check
 """
 
 import json
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -13,10 +14,12 @@ from prefect.client.orchestration import PrefectClient
 from prefect.client.schemas.actions import VariableCreate, VariableUpdate
 
 from data.errors import InputError
-from flows.desk.objects.definitions import TAG
+from flows.desk.names import TAG
+from flows.desk.objects.definitions import Definition
 
 VARIABLE = "longhaul_provisioned"
 MOST_CHARACTERS = 4900  # Prefect takes 5,000
+OTHERS_CHARACTERS = 900  # of the queues and automations
 
 
 @dataclass
@@ -38,11 +41,17 @@ async def read_record(client: PrefectClient) -> Record:
         return Record()
 
 
+def require_room(wanted: Sequence[Definition]) -> None:
+    """Raises InputError if a record of these deployments would be more than a variable can hold."""
+    deployments = {definition.slug: definition.digests() for definition in wanted}
+    kept = asdict(Record(deployments=deployments))
+    if len(json.dumps(kept)) > MOST_CHARACTERS - OTHERS_CHARACTERS:
+        raise InputError(f"recipes: {len(wanted)} deployments are more than one desk can keep; name fewer")
+
+
 async def write_record(record: Record, client: PrefectClient) -> None:
-    """Raises InputError if there is too much of it."""
+    """In place of the one that is there."""
     value = asdict(record)
-    if len(json.dumps(value)) > MOST_CHARACTERS:
-        raise InputError(f"recipes: {len(record.deployments)} deployments are more than one desk can keep; name fewer")
     if await client.read_variable_by_name(VARIABLE):
         await client.update_variable(VariableUpdate(name=VARIABLE, value=value))
     else:

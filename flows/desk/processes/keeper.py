@@ -1,152 +1,102 @@
 """The keeper: one small process that keeps the server, the worker and the watch running, for months.
 
-What has died is started again, later each time (1, 2, 4 … 60 s) until it stays. A server that answers no more for
-minutes is killed and started again; a flow run outlasts that. A keeper adopts what another one has left: killing the
-keeper costs no training.
+It runs until it is told to stop, and then ends the desk; or to leave, and then all goes on. It adopts what another one
+has left: killing the keeper costs no training.
 """
 
-import os
-import shutil
+import signal
+import socket
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from types import FrameType
 
-from flows.desk.processes.machine import Process
-from flows.desk.processes.parts import Part
-from stages.errors import BAD_INPUT, OK
+from data.errors import InputError
+from flows.desk.client import Client
+from flows.desk.processes.logs import rotate
+from flows.desk.processes.parts import SIGNATURES, Part, part_played, parts_of
+from flows.desk.processes.process import Process, of_desk, reap, start
+from flows.desk.processes.restarts import Restarts
+from flows.desk.processes.state import keeping, write_state
+from flows.desk.processes.stopping import end, stop_desk, stop_part, stop_worker
+from flows.desk.settings import DeskSettings, address, api_url, client_environment, desk_home
+from flows.serving import is_healthy
 
+LEAVE = signal.SIGUSR1
 TICK_SECONDS = 0.5
-HEALTH_EVERY_SECONDS = 5.0
-START_SECONDS = 300.0  # a server that brings a large database up to date needs minutes
-HANG_SECONDS = 120.0
-STEADY_SECONDS = 120.0  # one that has run for so long begins anew with the shortest delay
-MOST_DELAY_SECONDS = 60.0
 ROTATE_EVERY_SECONDS = 60.0
-LOG_BYTES = 20 << 20
-KEPT_LOGS = 3
+
+Say = Callable[[str], None]
 
 
-class Machine(Protocol):
-    """What the keeper asks of the world."""
+class Here:
+    """This machine, as `restarts.Machine` wants it. Output goes to PREFECT_HOME/desk/NAME.log."""
 
-    def now(self) -> float: ...
-    def start(self, part: Part) -> Process: ...
-    def is_alive(self, process: Process) -> bool: ...
-    def exit_code(self, process: Process) -> int | None: ...
-    def kill(self, process: Process) -> None: ...
-    def server_is_healthy(self) -> bool: ...
-    def may_start(self, part: Part) -> bool: ...
+    def __init__(self, settings: DeskSettings, home: Path) -> None:
+        self._settings = settings
+        self._home = home
+        self._client = Client(api_url(settings), client_environment(settings))
+        self._codes: dict[int, int] = {}
 
+    def now(self) -> float:
+        return time.monotonic()
 
-@dataclass
-class Child:
-    """A part and its process."""
+    def start(self, part: Part) -> Process:
+        self._codes |= reap()  # else Popen takes notice of those that have ended, and tells nobody
+        return start(part.command, part.environment, self._home / f"{part.name}.log")
 
-    part: Part
-    process: Process | None = None
-    started_at: float = 0.0
-    failures: int = 0
-    start_at: float = 0.0
-    done: bool = False
+    def is_alive(self, process: Process) -> bool:
+        self._codes |= reap()
+        return process.alive
 
+    def exit_code(self, process: Process) -> int | None:
+        """None for a process that another keeper has started."""
+        return self._codes.pop(process.pid, None)
 
-class Keeper:
-    """Call `tick` again and again. `adopted`: processes of parts that are running already, by name."""
+    def kill(self, process: Process) -> None:
+        process.signal(signal.SIGKILL)
 
-    def __init__(
-        self,
-        parts: Sequence[Part],
-        machine: Machine,
-        say: Callable[[str], None],
-        adopted: dict[str, Process] | None = None,
-    ) -> None:
-        self._machine = machine
-        self._say = say
-        now = machine.now()
-        self._children = [Child(part, (adopted or {}).get(part.name), started_at=now, start_at=now) for part in parts]
-        self._asked_at = float("-inf")
-        self._healthy_at: float | None = None
+    def server_is_healthy(self) -> bool:
+        return is_healthy(api_url(self._settings))
 
-    @property
-    def processes(self) -> dict[str, Process]:
-        """What runs, by the name of the part."""
-        return {child.part.name: child.process for child in self._children if child.process}
-
-    @property
-    def failures(self) -> dict[str, int]:
-        """How often each part has ended in a row."""
-        return {child.part.name: child.failures for child in self._children}
-
-    def tick(self) -> bool:
-        """Look at every part and do what is due. True if a process has come or gone."""
-        before = self.processes
-        self._look_at_server()
-        for child in self._children:
-            if child.process and not self._machine.is_alive(child.process):
-                self._note_end(child, child.process)
-            if child.process is None and not child.done and self._machine.now() >= child.start_at:
-                self._start(child)
-        return self.processes != before
-
-    def _note_end(self, child: Child, process: Process) -> None:
-        now, name, code = self._machine.now(), child.part.name, self._machine.exit_code(process)
-        child.process = None
-        if child.part.once and code in (OK, BAD_INPUT):
-            child.done = True
-            self._say(f"{name} is done" if code == OK else f"{name} needs a change: see {name}.log")
-            return
-        if now - child.started_at >= STEADY_SECONDS:
-            child.failures = 0
-        self._postpone(child, "has ended" if code is None else f"has ended with {code}")
-
-    def _postpone(self, child: Child, why: str) -> None:
-        delay = min(2.0**child.failures, MOST_DELAY_SECONDS)
-        child.failures += 1
-        child.start_at = self._machine.now() + delay
-        name = child.part.name
-        self._say(f"{name} {why}; it is started again in {delay:g} s; {name}.log may say more")
-
-    def _start(self, child: Child) -> None:
-        if not self._machine.may_start(child.part):
-            return
-        try:
-            child.process = self._machine.start(child.part)
-        except OSError as error:  # no memory, no room for a log: that may pass
-            self._postpone(child, f"cannot be started: {error.strerror}")
-            return
-        child.started_at = self._machine.now()
-        self._say(f"{child.part.name} started, process {child.process.pid}")
-        if child.part.name == "server":
-            self._healthy_at = None
-
-    def _look_at_server(self) -> None:
-        """Kill a server that is there and does not serve; it is then started like any other that has ended."""
-        now = self._machine.now()
-        server = next((child for child in self._children if child.part.name == "server"), None)
-        if server is None or server.process is None or now - self._asked_at < HEALTH_EVERY_SECONDS:
-            return
-        self._asked_at = now
-        if self._machine.server_is_healthy():
-            self._healthy_at = self._machine.now()
-            return
-        silent = now - (server.started_at if self._healthy_at is None else self._healthy_at)
-        if silent >= (START_SECONDS if self._healthy_at is None else HANG_SECONDS):
-            self._say(f"server has not answered for {silent:.0f} s; it is killed")
-            self._machine.kill(server.process)
-            self._healthy_at = None
-            server.started_at = now
+    def may_start(self, part: Part) -> bool:
+        """The worker and the watch wait for a server, the worker also for its pool."""
+        if part.name == "server":
+            return True
+        if part.name == "worker":
+            return self._client.exists(f"/work_pools/{self._settings.pool}")
+        return self.server_is_healthy()
 
 
-def keep(keeper: Keeper, stopped: Callable[[], bool], on_change: Callable[[], None], logs: Path) -> None:
-    """Tick until `stopped` is true."""
+def keep_desk(settings: DeskSettings, say: Say, *, provision: bool) -> None:
+    """Keep the desk until SIGTERM or SIGINT, and end it; or until LEAVE, and leave it. Raises TryAgain if it has a
+    keeper, InputError for settings that cannot be used here."""
+    home, parts = desk_home(), parts_of(settings, provision=provision)
+    with keeping(home):
+        told = _Told()
+        if "server" in settings.parts:
+            require_free_port(settings, home)
+        restarts = Restarts(parts, Here(settings, home), say, adopt(parts, home, say))
+
+        def note() -> None:
+            with suppress(OSError):  # a disk that is full must not cost the desk
+                write_state(home, address(settings), restarts.processes, restarts.failures)
+
+        note()
+        _keep(restarts, told.any, note, home)
+        if not told.leave:
+            say("stopping")
+            stop_desk(home, say, told.twice)
+            with suppress(OSError):
+                write_state(home, address(settings), {}, {})
+
+
+def _keep(restarts: Restarts, stopped: Callable[[], bool], on_change: Callable[[], None], logs: Path) -> None:
     rotated_at = time.monotonic()
     while not stopped():
-        if keeper.tick():
-            with suppress(OSError):  # a disk that is full must not cost the desk
-                on_change()
+        if restarts.tick():
+            on_change()
         if time.monotonic() - rotated_at >= ROTATE_EVERY_SECONDS:
             rotated_at = time.monotonic()
             with suppress(OSError):
@@ -154,14 +104,55 @@ def keep(keeper: Keeper, stopped: Callable[[], bool], on_change: Callable[[], No
         time.sleep(TICK_SECONDS)
 
 
-def rotate(folder: Path, most_bytes: int = LOG_BYTES, kept: int = KEPT_LOGS) -> None:
-    """Move what logs have grown beyond `most_bytes` to NAME.1, and so on up to `kept`. The processes that append to a
-    log keep their file: it is copied and cut; a line that is written in between may be lost."""
-    for log in folder.glob("*.log"):
-        if log.stat().st_size <= most_bytes:
-            continue
-        for number in range(kept - 1, 0, -1):
-            with suppress(FileNotFoundError):
-                os.replace(f"{log}.{number}", f"{log}.{number + 1}")
-        shutil.copyfile(log, f"{log}.1")
-        os.truncate(log, 0)
+def adopt(parts: Sequence[Part], home: Path, say: Say) -> dict[str, Process]:
+    """Processes of the desk that another keeper has left and that are as they would be started now, by part. Others
+    are ended; flow runs of a worker that ends take their last checkpoint and continue with the next one."""
+    wanted = {part.name: part for part in parts}
+    kept: dict[str, Process] = {}
+    for name in reversed(SIGNATURES):
+        found = [process for process in of_desk(home) if part_played(process) == name]
+        good = [process for process in found if name in wanted and wanted[name].agrees(process)]
+        if good:
+            kept[name] = good[0]
+            end([process for process in found if process != good[0]], signal.SIGKILL)
+            say(f"{name} goes on, process {good[0].pid}")
+        elif found:
+            stop_worker(home, say) if name == "worker" else stop_part(name, home, say)
+    return kept
+
+
+def require_free_port(settings: DeskSettings, home: Path) -> None:
+    """Raises InputError if the server could not listen, unless it is our own that does."""
+    servers = (process for process in of_desk(home) if part_played(process) == "server")
+    if any(server.environment.get("PREFECT_SERVER_API_PORT") == str(settings.port) for server in servers):
+        return
+    family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
+    with socket.socket(family, socket.SOCK_STREAM) as trial:
+        trial.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            trial.bind((settings.host, settings.port))
+        except OSError as error:
+            raise InputError(
+                f"port = {settings.port}, host = {settings.host!r}: the server cannot listen there ({error.strerror}); "
+                "choose another with --set port=… or in the desk's file"
+            ) from None
+
+
+class _Told:
+    """What signals have said to this process."""
+
+    def __init__(self) -> None:
+        self.leave = False
+        self._times = 0
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, LEAVE):
+            signal.signal(number, self._hear)
+
+    def _hear(self, number: int, frame: FrameType | None) -> None:
+        self.leave |= number == LEAVE
+        self._times += 1
+
+    def any(self) -> bool:
+        return self._times > 0
+
+    def twice(self) -> bool:
+        return self._times > 1

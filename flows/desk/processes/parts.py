@@ -8,7 +8,8 @@ from urllib.parse import urlsplit
 
 import xxhash
 
-from flows.desk.processes.machine import MARK, Process, python
+from flows.desk.names import worker_name
+from flows.desk.processes.process import MARK, Process, python
 from flows.desk.settings import (
     AUTH,
     CHECKOUT,
@@ -19,7 +20,6 @@ from flows.desk.settings import (
     desk_home,
     environment,
 )
-from flows.desk.watch.flow_processes import worker_name
 from flows.serving import SERVER_ENVIRONMENT, server_command
 
 SETTINGS_VARIABLE = "LONGHAUL_DESK_SETTINGS"  # all settings, as JSON: none of them is secret
@@ -29,6 +29,7 @@ CODE_VARIABLE = "LONGHAUL_DESK_CODE"
 KIND_VARIABLE = "LONGHAUL_DESK_KIND"
 SOURCES = ("data", "deployments", "eval", "flows", "stages")
 OF_THE_SHELL = ("NO_PROXY", "no_proxy")
+OF_THE_SERVER = ("PREFECT_SERVER_", "PREFECT_API_DATABASE_", "PREFECT_REDIS_", "PREFECT_MESSAGING_")
 # In the order in which they start. A process is told from its descendants, which inherit its variables, by its command.
 SIGNATURES = {
     "server": ("-m", "uvicorn"),
@@ -137,10 +138,11 @@ def _marks(settings: DeskSettings, name: str) -> dict[str, str]:
 
 
 def _not_for_runs(settings: DeskSettings) -> frozenset[str]:
-    """Variables of the server and of blocks, secrets among them, that a flow run has no use for."""
+    """Variables of the server and of blocks that a flow run has no use for: secrets are among them."""
     of_server = environment(settings).keys() - client_environment(settings).keys()
+    of_server |= {name for name in os.environ if name.startswith(OF_THE_SERVER)}
     of_blocks = {variable for block in settings.blocks for variable in block.secrets.values()}
-    return frozenset({DATABASE_URL, REDIS_URL, AUTH, SETTINGS_VARIABLE, CODE_VARIABLE, *of_server, *of_blocks})
+    return frozenset({DATABASE_URL, REDIS_URL, SETTINGS_VARIABLE, CODE_VARIABLE, *of_server, *of_blocks})
 
 
 def _kind(settings: DeskSettings) -> str:

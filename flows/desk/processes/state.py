@@ -4,24 +4,31 @@ import fcntl
 import json
 import os
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from flows.desk.processes.machine import Process
+from flows.desk.processes.process import Process
 from flows.serving import is_healthy
 from stages.errors import TryAgain
 from stages.files import write_json
 
 LOCK = "keeper.lock"
 STATE = "state.json"
+LOCK_BYTES = 512
+
+
+def make_home(home: Path) -> None:
+    """The folder of a desk. PREFECT_HOME, in which it is, holds secrets: if it is made here, nobody else may look."""
+    home.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    home.mkdir(exist_ok=True)
 
 
 @contextmanager
 def keeping(home: Path) -> Iterator[None]:
     """A block in which this process alone keeps the desk. Raises TryAgain while another one does."""
-    home.mkdir(parents=True, exist_ok=True)
+    make_home(home)
     descriptor = os.open(home / LOCK, os.O_RDWR | os.O_CREAT, 0o600)
     try:
         try:
@@ -30,11 +37,16 @@ def keeping(home: Path) -> Iterator[None]:
             raise TryAgain(f"the desk in {home} has a keeper already; `python -m flows.desk down` ends it") from None
         me = Process.of(os.getpid())
         assert me
-        os.ftruncate(descriptor, 0)
-        os.write(descriptor, json.dumps(asdict(me)).encode())
+        with suppress(OSError):
+            _overwrite(descriptor, json.dumps(asdict(me)).encode())
         yield
     finally:
         os.close(descriptor)  # the lock goes with it
+
+
+def _overwrite(descriptor: int, content: bytes) -> None:
+    """In the place that the file has: a desk must start, and above all stop, on a disk that is full."""
+    os.pwrite(descriptor, content.ljust(LOCK_BYTES), 0)
 
 
 def keeper_of(home: Path) -> Process | None:
@@ -63,5 +75,7 @@ def read_state(home: Path) -> dict[str, Any]:
 
 def running_desk(home: Path) -> str:
     """Address of the API of the desk that runs here now and answers; "" if none does."""
-    url = f"{read_state(home).get('address', '')}/api"
-    return url if keeper_of(home) and is_healthy(url) else ""
+    if not (site := read_state(home).get("address")) or not keeper_of(home):
+        return ""
+    url = f"{site}/api"
+    return url if is_healthy(url) else ""

@@ -7,9 +7,10 @@ import signal
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from flows.desk.processes.client import Client, ServerError
-from flows.desk.processes.machine import FLOW_RUN, Process, of_desk, roots, wait_until
+from flows.desk.client import Client, ServerError
+from flows.desk.names import FLOW_RUN
 from flows.desk.processes.parts import PART_VARIABLE, part_played
+from flows.desk.processes.process import Process, of_desk, roots, wait_until
 from flows.desk.watch.resumes import STOPPED
 
 FLOW_SECONDS = 90.0  # a stage has 30 to take its checkpoint
@@ -61,12 +62,14 @@ def _of_worker(home: Path) -> list[Process]:
 
 
 def _mark_stopped(client: Client, run: str, say: Say) -> None:
-    """A run that was brought down says that it crashed, if it can say anything; what made it do so is told here."""
+    """A run that was brought down says that it crashed, if it can say anything; what made it do so is told here. One
+    that was being cancelled is."""
     try:
         state = (client.get(f"/flow_runs/{run}")["state"] or {}).get("type")
         if state not in ENDED_BY_ITSELF:
-            mark = {"state": {"type": "CRASHED", "name": "Crashed", "message": STOPPED}, "force": True}
-            client.post(f"/flow_runs/{run}/set_state", mark)
+            end = ("CANCELLED", "Cancelled") if state == "CANCELLING" else ("CRASHED", "Crashed")
+            mark = {"type": end[0], "name": end[1], "message": STOPPED}
+            client.post(f"/flow_runs/{run}/set_state", {"state": mark, "force": True})
     except ServerError as error:
         say(f"flow run {run} could not be marked crashed ({error}); it will be, when the desk is started again")
 

@@ -1,0 +1,1 @@
+"""What the server of the desk adds to that of Prefect."""

@@ -13,6 +13,7 @@ from contextlib import suppress
 from typing import Any
 
 from data.errors import InputError
+from flows.desk.names import TAG
 from flows.parameters import RECIPE, require_inputs, require_json
 from stages.recipe import STAGES, parse
 
@@ -23,7 +24,6 @@ Send = Callable[[Message], Awaitable[None]]
 Application = Callable[[Scope, Receive, Send], Awaitable[None]]
 Json = dict[str, Any]
 
-TAG = "longhaul"  # of our deployments
 CONFLICT = 409  # how Prefect answers parameters that do not fit the schema; its UI shows the detail
 MOST_BYTES = 8_000_000  # a larger body is Prefect's to refuse
 ID = r"[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}"

@@ -1,13 +1,16 @@
 """The processes of flow runs on this machine. A run's process, and whatever that starts, has the id of the run in its
 environment."""
 
-import platform
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-VARIABLE = b"PREFECT__FLOW_RUN_ID="
+from flows.desk.names import FLOW_RUN
+from stages import kernel
+
+VARIABLE = f"{FLOW_RUN}=".encode()
+WORKER = b"\0worker\0start\0"  # prefect worker start
 ENGINE = (b"flows.desk.engine", b"prefect.engine", b"prefect.flow_engine", b"prefect.runner._workspace")
 
 
@@ -20,11 +23,6 @@ class Process:
     run: str
     leads: bool
     adopted: bool
-
-
-def worker_name() -> str:
-    """What the desk's worker on this machine is called."""
-    return f"desk-{platform.node()}"
 
 
 def flow_processes() -> dict[str, list[Process]]:
@@ -43,23 +41,17 @@ def _processes() -> Iterator[Process]:
             _, variable, rest = (b"\0" + (entry / "environ").read_bytes()).partition(b"\0" + VARIABLE)
             if not variable:
                 continue
-            pid, parent, zombie = int(entry.name), *_parent(entry)
-            if zombie:
+            pid = int(entry.name)
+            if kernel.state_of(pid) == "Z":
                 continue
             command = (entry / "cmdline").read_bytes()
             leads = any(name in command for name in ENGINE)
             run = rest.partition(b"\0")[0].decode("ascii", "replace")
-            yield Process(pid=pid, run=run, leads=leads, adopted=leads and not _is_worker(parent))
-
-
-def _parent(entry: Path) -> tuple[int, bool]:
-    """(process id of the parent, whether the process has ended and was not yet waited for)."""
-    state, parent, *_ = (entry / "stat").read_text().rpartition(")")[2].split()
-    return int(parent), state == "Z"
+            yield Process(pid=pid, run=run, leads=leads, adopted=leads and not _is_worker(kernel.parent_of(pid)))
 
 
 def _is_worker(pid: int) -> bool:
     try:
-        return b"worker" in Path(f"/proc/{pid}/cmdline").read_bytes()
+        return WORKER in Path(f"/proc/{pid}/cmdline").read_bytes()
     except OSError:
         return False

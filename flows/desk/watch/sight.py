@@ -2,6 +2,7 @@
 
 import platform
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -35,11 +36,11 @@ from prefect.events.filters import (
 from prefect.events.schemas.events import Event, RelatedResource, Resource
 from prefect.states import AwaitingRetry, Crashed, State
 
+from flows.desk.names import HEARTBEAT, TAG
 from flows.desk.watch.resumes import Moment
 
-TAG = "longhaul"
-HEARTBEAT = "prefect.flow-run.heartbeat"
 MOST_RUNS = 200  # of a kind, in one look
+CLOCKS_SECONDS = 3700.0  # a time zone more than an hour
 UNFINISHED = [StateType.RUNNING, StateType.PENDING, StateType.SCHEDULED, StateType.CANCELLING]
 
 
@@ -63,14 +64,22 @@ class Sight:
         return await self.client.read_flow_runs(flow_run_filter=chosen, sort=sort, limit=MOST_RUNS)
 
     async def runs_of(self, ids: Sequence[str]) -> list[FlowRun]:
-        """The runs of these ids that the server knows."""
-        chosen = FlowRunFilter(id=FlowRunFilterId(any_=[UUID(each) for each in ids]))
+        """The runs of these ids that the server knows; what is no id of a run is none of its."""
+        known = []
+        for each in ids:
+            with suppress(ValueError):
+                known.append(UUID(each))
+        chosen = FlowRunFilter(id=FlowRunFilterId(any_=known))
         return await self.client.read_flow_runs(flow_run_filter=chosen, limit=MOST_RUNS)
 
-    async def last_beat(self, run: FlowRun, since: float) -> str:
-        """Id of the last heartbeat of a run; empty for none since then."""
+    async def last_beat(self, run: FlowRun, now: float) -> str:
+        """Id of the last heartbeat of a run; empty for none. The time of a heartbeat is that of the machine where the
+        run is, whose clock may differ by an hour from ours."""
         found = await self._last_event(
-            since, EventNameFilter(name=[HEARTBEAT]), resource=EventResourceFilter(id=[_resource(run.id)])
+            now - CLOCKS_SECONDS,
+            EventNameFilter(name=[HEARTBEAT]),
+            until=now + CLOCKS_SECONDS,
+            resource=EventResourceFilter(id=[_resource(run.id)]),
         )
         return str(found.id) if found else ""
 
@@ -93,8 +102,11 @@ class Sight:
         )
         return found.event if found else ""
 
-    async def _last_event(self, since: float, event: EventNameFilter, **more: Any) -> Event | None:
-        chosen = EventFilter(occurred=EventOccurredFilter(since=at(since)), event=event, **more)
+    async def _last_event(
+        self, since: float, event: EventNameFilter, until: float | None = None, **more: Any
+    ) -> Event | None:
+        times = {"since": at(since)} if until is None else {"since": at(since), "until": at(until)}
+        chosen = EventFilter(occurred=EventOccurredFilter(**times), event=event, **more)
         return next(iter((await self.client.read_events(chosen, limit=1)).events), None)
 
     async def history(self, run: FlowRun) -> list[Moment]:
@@ -111,9 +123,13 @@ class Sight:
         ]
         return sorted(moments, key=lambda moment: moment.time)
 
-    async def end(self, run: str, state: StateType, message: str) -> bool:
-        """Set the state of a run that has not ended otherwise meanwhile; whether the server took it."""
-        return await self._propose(UUID(run), State(type=state, message=message))
+    async def end(self, run: FlowRun, state: StateType, message: str) -> bool:
+        """Set the state of a run that is still in the one in which it was seen: it has neither ended otherwise nor been
+        started again. Whether the server took it."""
+        now = (await self.client.read_flow_run(run.id)).state
+        if now is None or run.state is None or now.id != run.state.id:
+            return False
+        return await self._propose(run.id, State(type=state, message=message))
 
     async def schedule_again(self, run: FlowRun, time: float, message: str) -> bool:
         """Let a worker start a run of a deployment once more; whether the server took it."""

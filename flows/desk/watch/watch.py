@@ -30,9 +30,10 @@ from prefect.client.orchestration import get_client
 from prefect.client.schemas.objects import FlowRun, StateType
 from prefect.events.schemas.events import Event
 
+from flows.desk.names import WORKER_LABEL, worker_name
 from flows.desk.settings import DeskSettings, address, desk_home
 from flows.desk.watch.disk import Change, Disks, spaces
-from flows.desk.watch.flow_processes import Process, flow_processes, worker_name
+from flows.desk.watch.flow_processes import Process, flow_processes
 from flows.desk.watch.resumes import TOO_OLD_SECONDS, message_of, resume_of
 from flows.desk.watch.sight import Sight, about_disk, about_run, disk_resource
 from flows.desk.watch.stalls import Active, Stalls
@@ -41,10 +42,12 @@ from flows.desk.watch.zombies import Detector, Seen
 LOOK_SECONDS = 10.0
 LOOK_LIMIT_SECONDS = 60.0
 STALL_LOOK_SECONDS = 60.0
+JUMP_SECONDS = 60.0
 PASSED_ON_SECONDS = 15.0  # a worker that lives passes a cancellation on within seconds
 LEAVES_SECONDS = 120.0  # from there: a training takes a last checkpoint
 DISK_MEMORY_SECONDS = 30 * 86400.0
-WORKER_LABEL = "prefect.worker.name"
+MOST_COMPLAINTS = 1000
+SERVERS_OWN = 500  # from here on, an error of HTTP is the server's own
 
 
 class Watch:
@@ -61,7 +64,8 @@ class Watch:
         self._settings, self._clock, self._now, self._processes = settings, clock, now, processes
         self._detector = Detector(settings.crashed_after_seconds)
         self._stalls = Stalls(60 * settings.stalled_after_minutes)
-        self._stalls_looked = float("-inf")
+        self._stalls_looked = self._stalls_from = float("-inf")
+        self._ahead = now() - clock()  # of the calendar; it jumps where the clock is set, or the machine sleeps
         self._disks: Disks | None = None
         self._has_looked_back = False
         self._settled: set[Any] = set()  # ids of states after which nothing follows
@@ -90,9 +94,7 @@ class Watch:
         await self._part("crashed", self._look_for_crashed(sight, here))
         await self._part("stalled", self._look_for_stalled(sight, working))
         await self._part("disks", self._look_at_disks(sight))
-        while self._outbox:
-            await sight.tell(self._outbox[0])
-            del self._outbox[0]
+        await self._part("events", self._tell(sight))
 
     async def _part(self, name: str, part: Awaitable[None]) -> None:
         """What is wrong with one part does not keep the others from being looked at."""
@@ -103,15 +105,27 @@ class Watch:
         except Exception as error:
             self._complain(f"{name}: {type(error).__name__}: {error}")
 
+    async def _tell(self, sight: Sight) -> None:
+        """What is refused would be refused again, and would keep all that follows from being told."""
+        while self._outbox:
+            try:
+                await sight.tell(self._outbox[0])
+            except httpx.HTTPStatusError as error:
+                if error.response.status_code >= SERVERS_OWN:
+                    raise
+                self._complain(f"{self._outbox[0].event} is not told: {error.response.status_code}")
+            del self._outbox[0]
+
     def _complain(self, text: str) -> None:
-        """Once."""
+        """Once; and once more after very many others."""
+        if len(self._complaints) >= MOST_COMPLAINTS:
+            self._complaints.clear()
         if text not in self._complaints:
             self._complaints.add(text)
             log(text)
 
     async def _look_for_zombies(self, sight: Sight, working: list[FlowRun], here: dict[str, list[Process]]) -> None:
-        since = self._now() - 2 * self._settings.crashed_after_seconds
-        seen = []
+        now, seen = self._now(), []
         for run in working:
             assert run.state is not None
             alive = any(process.leads for process in here.get(str(run.id), ()))
@@ -120,15 +134,15 @@ class Watch:
                     id=str(run.id),
                     state=run.state.type.value,
                     state_id=str(run.state.id),
-                    beat="" if alive else await sight.last_beat(run, since),
+                    beat="" if alive else await sight.last_beat(run, now),
                     here=run.labels.get(WORKER_LABEL) == worker_name(),
                     alive=alive,
                 )
             )
-        names = {str(run.id): run.name for run in working}
+        runs = {str(run.id): run for run in working}
         for verdict in self._detector.look(seen, self._clock()):
-            if await sight.end(verdict.id, StateType(verdict.state), verdict.message):
-                log(f"{names[verdict.id]} ({verdict.id}) is {verdict.state.lower()}: {verdict.message}")
+            if await sight.end(runs[verdict.id], StateType(verdict.state), verdict.message):
+                log(f"{runs[verdict.id].name} ({verdict.id}) is {verdict.state.lower()}: {verdict.message}")
 
     async def _look_for_orphans(self, sight: Sight, working: list[FlowRun], here: dict[str, list[Process]]) -> None:
         """End those that were to be cancelled and whose worker is not there to do it: first as a worker would."""
@@ -181,6 +195,11 @@ class Watch:
             return
         self._stalls_looked, now = self._clock(), self._now()
         minutes = self._settings.stalled_after_minutes
+        before, self._ahead = self._ahead, now - self._clock()
+        if self._ahead - before >= JUMP_SECONDS:
+            self._stalls_from = self._clock() + 60 * minutes
+        if self._clock() < self._stalls_from:
+            return
         running = {str(run.id): run for run in working if run.state and run.state.is_running()}
         active = [
             Active(id=each, name=run.name, last=await sight.last_activity(run, now - 60 * minutes))
@@ -238,7 +257,8 @@ def _signal(process: int, number: signal.Signals) -> None:
 
 def log(text: str) -> None:
     """A line on standard error."""
-    print(f"{datetime.now().astimezone().isoformat(timespec='seconds')} watch: {text}", file=sys.stderr, flush=True)
+    with suppress(OSError):  # no room for a log is no reason to look no more
+        print(f"{datetime.now().astimezone().isoformat(timespec='seconds')} watch: {text}", file=sys.stderr, flush=True)
 
 
 async def watch(settings: DeskSettings, stop: asyncio.Event) -> None:
@@ -255,15 +275,16 @@ async def watch(settings: DeskSettings, stop: asyncio.Event) -> None:
 
 
 def main(settings: DeskSettings) -> None:
-    """Watch until SIGTERM or SIGINT."""
+    """Watch until SIGTERM or SIGINT. Raises whatever ends the watch before, so that another one is started."""
 
     async def until_told() -> None:
         stop, loop = asyncio.Event(), asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, stop.set)
         log("begins")
-        looking = asyncio.create_task(watch(settings, stop))
-        await stop.wait()
+        looking, told = asyncio.create_task(watch(settings, stop)), asyncio.create_task(stop.wait())
+        await asyncio.wait({looking, told}, return_when=asyncio.FIRST_COMPLETED)
+        told.cancel()
         looking.cancel()  # a look that waits for a server which is away must not hold up the end
         with suppress(asyncio.CancelledError):
             await looking

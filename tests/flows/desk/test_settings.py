@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+import traceback
 from pathlib import Path
 
 import pytest
@@ -52,6 +53,10 @@ def test_every_field_is_described(model: type[StageConfig]) -> None:
         ("regression_cron = '0 3 0 * *'", [], "no day of the month"),
         ("regression_cron = '5,61 3 * * *'", [], "no minute"),
         ("regression_cron = '0 3 * * mon;fri'", [], "no day of the week"),
+        ("regression_cron = '0 3 * * monday'", [], "no day of the week"),
+        ("regression_cron = '0 3 * mon *'", [], "no month"),
+        ("regression_cron = 'R 3 * * *'", [], "no minute"),
+        ("regression_cron = '*/0 3 * * *'", [], "no minute"),
         ("parts = ['services']", [], "write both"),
         ("parts = ['server']", [], "redis"),
         ("redis = true", [], "postgresql"),
@@ -67,7 +72,7 @@ def test_what_cannot_be_is_refused_in_words(tmp_path: Path, text: str, sets: lis
         load_settings(written(tmp_path, text), sets)
 
 
-@pytest.mark.parametrize("line", ["*/90 0-6/2 * JAN-mar,7 MON#1", "0 3 * * 1-5", "59 23 31 12 7"])
+@pytest.mark.parametrize("line", ["*/90 0-6/2 * JAN-mar,7 MON#1", "0 3 L * 1-5", "0 */06 * * L5", "59 23 31 12 7"])
 def test_lines_of_cron_that_may_be(line: str) -> None:
     assert DeskSettings(regression_cron=line).regression_cron == line
 
@@ -79,11 +84,26 @@ def test_other_machines_may_come_in_with_a_password(tmp_path: Path, monkeypatch:
     assert client_environment(settings)["PREFECT_API_AUTH_STRING"] == "me:secret"
 
 
-def test_a_fault_repeats_no_secret(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("LONGHAUL_DATABASE_URL", "mysql://me:secret@host/db")
+@pytest.mark.parametrize(
+    "url", ["mysql://me:hidden@host/db", "postgresql://me:hidden/1@host/db", "postgresql://me:[hidden@host/db"]
+)
+def test_a_fault_repeats_no_secret(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LONGHAUL_DATABASE_URL", url)
     with pytest.raises(InputError, match="LONGHAUL_DATABASE_URL") as caught:
         environment(DeskSettings(database="postgresql"))
-    assert "secret" not in str(caught.value)
+    assert "hidden" not in "".join(traceback.format_exception(caught.value))
+
+
+def test_no_page_of_another_site_may_ask_the_server(monkeypatch: pytest.MonkeyPatch) -> None:
+    def origins() -> list[str]:
+        return environment(DeskSettings(port=4300))["PREFECT_SERVER_CORS_ALLOWED_ORIGINS"].split(",")
+
+    here = ["http://127.0.0.1:4300", "http://localhost:4300", "http://[::1]:4300"]
+    assert origins() == here
+    monkeypatch.setenv("PREFECT_UI_API_URL", "https://desk.example.org/prefect/api")
+    assert origins() == [*here, "https://desk.example.org"]
+    monkeypatch.setenv("PREFECT_SERVER_CORS_ALLOWED_ORIGINS", "https://other.example.org")
+    assert origins() == ["https://other.example.org"], "what somebody has set is left alone"
 
 
 @pytest.mark.parametrize("variables", [{}, {"LONGHAUL_DATABASE_URL": "postgresql://me:secret@host/db"}])
@@ -113,6 +133,7 @@ def test_prefect_reads_the_environment_as_it_is_meant(monkeypatch: pytest.Monkey
     assert server["events"]["messaging_cache"] == "prefect_redis.messaging"
     assert server["concurrency"]["lease_storage"] == "prefect_redis.lease_storage"
     assert server["docket"]["url"] == "rediss://:red%2Fis@redis.example.org/2"
+    assert server["api"]["cors_allowed_origins"].startswith("http://127.0.0.1:4200,")
     assert server["ui"]["api_url"] == found["api"]["url"] == "http://127.0.0.1:4200/api"
     assert found["worker"]["query_seconds"] == 3.5
     assert found["flows"]["heartbeat_frequency"] == 30

@@ -14,9 +14,10 @@ import flows.environment  # noqa: F401  (first: Prefect reads its settings when 
 import pytest
 
 from flows.showing import artifacts, pages
-from flows.showing.pages import MOST_LINES, WHOLE_BYTES, history_page, kept_pipeline_page, loss_page, sampled
-from flows.showing.shown import slug
+from flows.showing.pages import history_page, kept_pipeline_page, loss_page
+from flows.showing.sampling import MOST_LINES, WHOLE_BYTES, sampled
 from flows.showing.stage_rows import stage_rows
+from flows.showing.ui import slug
 from flows.stage_task import Run
 from stages.recipe import CHAIN, load
 from stages.store import Artifact, Store
@@ -80,9 +81,7 @@ def made(tiny_root: Path) -> dict[str, list[Artifact]]:
     return {stage: list(store.all(stage)) for stage in CHAIN}
 
 
-def test_the_page_of_a_pipeline_has_figures_charts_and_places(
-    tiny_root: Path, made: dict[str, list[Artifact]], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_the_page_of_a_pipeline_has_figures_charts_and_places(tiny_root: Path, made: dict[str, list[Artifact]]) -> None:
     text = pages.pipeline_page(Store(tiny_root), made)
     drawn = pictures(text)
     assert len(drawn) >= 2 and all(width > 400 and height > 100 for width, height in drawn)

@@ -11,8 +11,9 @@ from typing import Any
 
 import pytest
 
+from flows.showing import events as of_prefect
 from flows.showing import notify, progress
-from flows.showing.notify import BURST, LINES_OF_A_RECORD, MOST_PAYLOAD_BYTES, Notifier, bounded
+from flows.showing.notify import BURST, LINES_OF_A_RECORD, Notifier
 from flows.stage_task import Run
 from stages.recipe import load, parse
 from tests.end_to_end.shell import TINY
@@ -37,7 +38,7 @@ def sent(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> I
     events: list[dict[str, Any]] = []
     caplog.set_level(logging.DEBUG, "flow")
     monkeypatch.setattr(notify, "get_run_logger", lambda: logging.getLogger("flow"))
-    monkeypatch.setattr(notify, "emit_event", lambda kind, **more: events.append({"kind": kind, **more}))
+    monkeypatch.setattr(of_prefect, "emit_event", lambda kind, **more: events.append({"kind": kind, **more}))
     yield events
 
 
@@ -149,24 +150,31 @@ def test_an_error_is_an_error(sent: list[dict[str, Any]], caplog: pytest.LogCapt
     ]
 
 
-def test_events_of_one_kind_do_not_flood_the_server_and_stop_no_other(sent: list[dict[str, Any]]) -> None:
+def test_events_of_one_kind_do_not_flood_the_server_and_stop_no_other(
+    sent: list[dict[str, Any]], caplog: pytest.LogCaptureFixture
+) -> None:
     told([{"kind": "store.stalled"}] * 5000 + [{"kind": "incident"}], Clock(), run())
     assert len(sent) == BURST + 1 and sent[-1]["kind"] == "incident"
+    assert caplog.records[-1].getMessage() == f"pretrain: {5000 - BURST} more events store.stalled are in its journal"
 
 
-def test_a_payload_is_no_larger_than_prefect_takes() -> None:
-    small = {"kind": "incident", "documents": {"code": ["a"] * 30}}
-    assert bounded(small) is small
-    huge = {
-        "kind": "excluded",
-        "step": 7,
-        "documents": {f"domain {number}": ["id" * 200] * 5000 for number in range(30)},
-        "log": "x" * 5_000_000,
-    }
-    found = bounded(huge)
-    assert len(json.dumps(found).encode()) <= MOST_PAYLOAD_BYTES
-    assert (found["kind"], found["step"], found["cut"]) == ("excluded", 7, ["documents", "log"])
-    assert found["log"].startswith("xxx"), "as much as there is room for"
+def test_an_event_that_cannot_be_sent_stops_nothing(
+    sent: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def refuse(*_: Any, **__: Any) -> None:
+        raise ConnectionError("the server is away")
+
+    monkeypatch.setattr(of_prefect, "emit_event", refuse)
+    told([{"kind": "incident", "cause": "killed"}], Clock(), run())
+    assert any("the server is away" in record.getMessage() for record in caplog.records)
+    assert caplog.records[-1].getMessage() == "pretrain incident cause=killed", "and it is in the log"
+
+
+def test_numbers_in_a_line_are_rounded(sent: list[dict[str, Any]], caplog: pytest.LogCaptureFixture) -> None:
+    event = {"kind": "metric", "step": 1234567, "loss": 5.054199457168579, "by": {"code": [1.23456789e-9]}, "ok": True}
+    told([event], Clock(), run())
+    said = "pretrain metric step=1234567 loss=5.0542 by={'code': [1.2346e-09]} ok=True"
+    assert caplog.records[-1].getMessage() == said
 
 
 class Shown:
@@ -175,8 +183,10 @@ class Shown:
     def __init__(self, seconds: float = 0.0, fails: bool = False) -> None:
         self.seconds, self.fails = seconds, fails
         self.asked: list[tuple[str, float, str]] = []
+        self.created = 0
 
     async def create(self, percent: float, *, key: str, description: str) -> str:
+        self.created += 1
         return await self._note(key, percent, description)
 
     async def update(self, made: str, percent: float, *, description: str) -> str:
@@ -217,6 +227,30 @@ def test_progress_that_cannot_be_shown_stops_nothing(shown: Shown) -> None:
     shown.fails = True
     asyncio.run(advance(10, run()))
     assert shown.asked
+
+
+def test_what_is_on_its_way_at_the_end_is_waited_for_and_made_once(shown: Shown) -> None:
+    shown.seconds = 0.05
+
+    async def main() -> None:
+        bar = progress.Progress(run(), "pretrain", 60.0)
+        for done in (1, 2):
+            bar({"name": "training", "done": done, "total": 2, "unit": "steps"})
+            await asyncio.sleep(0.02)
+        await bar.close()
+
+    asyncio.run(main())
+    assert shown.created == 1 and [percent for _, percent, _ in shown.asked] == [50.0, 100.0]
+
+
+def test_a_server_that_does_not_answer_stops_no_stage(
+    shown: Shown, sent: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(progress, "CLOSE_SECONDS", 0.05)
+    shown.seconds = 60.0
+    event = {"kind": "progress", "name": "a", "done": 1, "total": 2, "unit": "steps"}
+    told([event, event], Clock(), run())
+    assert shown.asked == []
 
 
 def test_a_flow_that_is_stopped_does_not_wait_for_what_it_shows(shown: Shown, sent: list[dict[str, Any]]) -> None:

@@ -11,14 +11,14 @@ from typing import Any
 import pytest
 
 from data.errors import InputError
+from flows.desk.client import Client, ServerError
 from flows.desk.doctor import doctor
 from flows.desk.doctor.doctor import examine, of_machine, of_server
 from flows.desk.doctor.findings import Finding, Level
-from flows.desk.processes.client import Client, ServerError
+from flows.desk.names import worker_name
 from flows.desk.processes.parts import parts_of
 from flows.desk.processes.state import keeping, write_state
 from flows.desk.settings import DeskSettings, desk_home
-from flows.desk.watch.flow_processes import worker_name
 from stages.errors import BAD_INPUT
 
 SETTINGS = DeskSettings(port=4419, disk_least_share=0.0, disk_least_bytes=0)
@@ -154,6 +154,14 @@ def test_a_keeper_with_other_settings_and_a_part_that_ends_again_and_again(tmp_p
     assert found["keeper"].level is Level.WARN and "other settings" in found["keeper"].text
     assert found["worker"].level is Level.WARN and "7 times" in found["worker"].text
     assert found["server"].level is Level.FAIL
+
+
+def test_a_home_that_others_can_read() -> None:
+    home = desk_home()
+    with keeping(home):
+        assert "home" not in machine_troubles(), "the desk makes it for its user alone"
+        home.parent.chmod(0o750)
+        assert "chmod 700" in machine_troubles()["home"].fix
 
 
 def test_a_disk_that_is_full_and_a_secret_that_is_not_set() -> None:

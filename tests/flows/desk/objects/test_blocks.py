@@ -98,6 +98,13 @@ def test_a_failure_says_what_and_nothing_secret(
     assert failure.value.__cause__ is None
 
 
+def test_no_password_goes_over_a_network_in_the_clear() -> None:
+    open_to_all = {"host": "smtp.example.org", "port": 25, "security": "none", "sender": "a@b", "recipients": ["c@d"]}
+    assert Email(**open_to_all)
+    with pytest.raises(ValueError, match="over the network as it is"):
+        Email(**open_to_all, username="desk", password=SECRET)
+
+
 def test_a_server_that_is_away_is_a_failure() -> None:
     with mailbox() as box:
         pass

@@ -27,6 +27,7 @@ from deployments import steps
 from flows.desk.doctor.findings import Level
 from flows.desk.doctor.objects import of_objects
 from flows.desk.objects import definitions
+from flows.desk.objects import provision as provisioning
 from flows.desk.objects.automations import NAME
 from flows.desk.objects.blocks import find_document
 from flows.desk.objects.definitions import CHECKOUT, PREFECT_FILE
@@ -258,6 +259,30 @@ def test_a_recipe_that_is_not_valid_stops_before_anything_is_done(tmp_path: Path
     with pytest.raises(InputError, match="two of them have the name demo"):
         provisioned(recipes=("deployments/recipes/demo.toml",) * 2)
     assert provisioned() == []
+
+
+def test_what_fails_half_way_is_not_done_again_over_what_a_user_changes(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(*_: object) -> None:
+        raise RuntimeError("the server has gone")
+
+    provisioned()
+    with monkeypatch.context() as patch, pytest.raises(RuntimeError):
+        patch.setattr(provisioning, "triggers", fails)
+        provisioned(root="/half/way")
+    mine = {**deployment(PIPELINE).parameters, "root": "mine"}
+    update(PIPELINE, parameters=mine)
+    assert not [line for line in provisioned(root="/half/way") if PIPELINE in line]
+    assert deployment(PIPELINE).parameters == mine
+
+
+def test_more_recipes_than_a_desk_can_keep_are_refused_before_anything_is_done(tmp_path: Path) -> None:
+    text, recipes = Path("deployments/recipes/tiny.toml").read_text(), []
+    for number in range(60):
+        recipes.append(tmp_path / f"{number}.toml")
+        recipes[-1].write_text(text.replace('name = "tiny"', f'name = "tiny-{number}"'))
+    with pytest.raises(InputError, match="more than one desk can keep"):
+        provisioned(recipes=tuple(map(str, recipes)))
+    assert not any(each.name.startswith("tiny-") for each in asked(lambda client: client.read_deployments()))
 
 
 def test_everything_is_there_at_once_and_a_second_call_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

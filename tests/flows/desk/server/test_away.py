@@ -17,7 +17,7 @@ from prefect.server.database.dependencies import temporary_database_config
 from prefect.server.events.schemas.automations import EventTrigger, Posture
 
 from flows.desk.objects.automations import CRASH_ZOMBIES
-from flows.desk.server.away import begin_periods_anew, with_new_periods
+from flows.desk.server.away import begin_periods_anew, watch_clock, with_new_periods
 
 PERIOD = timedelta(seconds=90)
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -72,8 +72,39 @@ def test_after_an_absence_of_the_server_every_run_has_its_period_anew(tmp_path: 
             await begin_periods_anew(NOW)
             assert await ends(CRASH_ZOMBIES) == dict.fromkeys(ENDS, NOW + PERIOD)
             assert await ends("a user's own") == ENDS
+            later = NOW + timedelta(hours=1)
+            await begin_periods_anew(later)
+            assert await ends(CRASH_ZOMBIES) == dict.fromkeys(ENDS, later + PERIOD), "a period does not grow"
 
     asyncio.run(absence())
+
+
+def test_a_clock_that_jumps_forward_is_no_silence_and_other_clocks_are_left_alone() -> None:
+    """It is set, or the machine has slept. steps: what the calendar says of each second by the other clock."""
+    steps = iter([1.0, 1.5, 3600.0, 1.0, -7200.0, 1.0, 9.0, 1.0, 12.0, 1.0])
+    passed, seconds, begun = 0.0, 0, list[float]()
+
+    def calendar() -> float:
+        return 1e9 + passed
+
+    def clock() -> float:
+        return float(seconds)
+
+    async def begin_anew(now: datetime) -> None:
+        begun.append(now.timestamp())
+
+    async def pass_time() -> None:
+        nonlocal passed, seconds
+        watching = asyncio.create_task(watch_clock(calendar, clock, begin_anew, 0.0))
+        await asyncio.sleep(0)
+        for step in steps:
+            passed, seconds = passed + step, seconds + 1
+            for _ in range(3):
+                await asyncio.sleep(0)
+        watching.cancel()
+
+    asyncio.run(pass_time())
+    assert begun == [1e9 + 3602.5, 1e9 + 3602.5 + 1.0 - 7200.0 + 1.0 + 9.0 + 1.0 + 12.0]
 
 
 def test_a_server_begins_with_that_and_an_empty_database_is_none_of_its_business(tmp_path: Path) -> None:

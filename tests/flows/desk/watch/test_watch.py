@@ -1,6 +1,7 @@
 """The watch on a real server, by clocks and with processes that the tests make up."""
 
 import asyncio
+import errno
 import os
 import signal
 import subprocess
@@ -9,27 +10,30 @@ import time
 import uuid
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import flows.environment  # noqa: F401  (first: Prefect reads its settings when it is imported)
 
 # isort: split
+import httpx
 import pytest
 from prefect import flow, task
 from prefect.client.orchestration import PrefectClient, get_client
 from prefect.client.schemas.objects import FlowRun, StateType
-from prefect.events.filters import EventFilter, EventNameFilter, EventResourceFilter
+from prefect.events.filters import EventFilter, EventNameFilter, EventOccurredFilter, EventResourceFilter
 from prefect.events.schemas.events import Event, Resource
 from prefect.settings import PREFECT_API_URL, temporary_settings
 from prefect.states import Cancelling, Completed, Running
 
+from flows.desk.names import HEARTBEAT, TAG, WORKER_LABEL, worker_name
 from flows.desk.settings import DeskSettings
-from flows.desk.watch.flow_processes import Process, flow_processes, worker_name
+from flows.desk.watch import watch as module
+from flows.desk.watch.flow_processes import Process, flow_processes
 from flows.desk.watch.resumes import RETRY
-from flows.desk.watch.sight import HEARTBEAT, TAG, Sight, disk_resource
-from flows.desk.watch.watch import LEAVES_SECONDS, PASSED_ON_SECONDS, STALL_LOOK_SECONDS, WORKER_LABEL, Watch, watch
+from flows.desk.watch.sight import Sight, about_disk, disk_resource
+from flows.desk.watch.watch import LEAVES_SECONDS, PASSED_ON_SECONDS, STALL_LOOK_SECONDS, Watch, watch
 from flows.desk.watch.zombies import GONE_SECONDS
 
 T = 90.0
@@ -87,15 +91,20 @@ class Desk:
     async def state(self, run: FlowRun) -> Any:
         return (await self.client.read_flow_run(run.id)).state
 
-    async def heartbeat(self, run: FlowRun) -> None:
+    async def heartbeat(self, run: FlowRun, *, later: float = 0.0) -> None:
+        """later: how far the clock of the run's machine is ahead."""
         resource = Resource({"prefect.resource.id": f"prefect.flow-run.{run.id}"})
-        beat = Event(event=HEARTBEAT, resource=resource)
+        beat = Event(event=HEARTBEAT, resource=resource, occurred=datetime.now(UTC) + timedelta(seconds=later))
         await Sight(self.client).tell(beat)
         while not await self.events(HEARTBEAT, f"prefect.flow-run.{run.id}", beat.id):
             await asyncio.sleep(0.05)
 
     async def events(self, name: str, resource: str, id: uuid.UUID | None = None) -> list[Event]:
-        chosen = EventFilter(event=EventNameFilter(name=[name]), resource=EventResourceFilter(id=[resource]))
+        chosen = EventFilter(
+            event=EventNameFilter(name=[name]),
+            resource=EventResourceFilter(id=[resource]),
+            occurred=EventOccurredFilter(until=datetime.now(UTC) + timedelta(hours=1)),
+        )
         found = (await self.client.read_events(chosen, limit=50)).events
         return [event for event in found if id in (None, event.id)]
 
@@ -172,11 +181,14 @@ def test_it_is_not_resumed_while_something_of_it_lives_here(with_desk: WithDesk)
     with_desk(test)
 
 
-def test_heartbeats_keep_a_run_elsewhere_and_silence_ends_it(with_desk: WithDesk) -> None:
+@pytest.mark.parametrize("later", [0.0, -1800.0, 1800.0])
+def test_heartbeats_keep_a_run_elsewhere_and_silence_ends_it(with_desk: WithDesk, later: float) -> None:
+    """Whatever the clock over there says."""
+
     async def test(desk: Desk) -> None:
         run = await desk.run(here=False)
         for _ in range(4):
-            await desk.heartbeat(run)
+            await desk.heartbeat(run, later=later)
             await desk.look(0.9 * T)
         assert (await desk.state(run)).is_running()
         await desk.look(T)
@@ -196,8 +208,22 @@ def test_what_has_ended_stays_as_it_ended(with_desk: WithDesk) -> None:
         for _ in range(3):
             await desk.look(T)
         assert (await desk.state(run)).is_completed()
-        assert not await Sight(desk.client).end(str(run.id), StateType.CRASHED, "judged a moment too late")
+        ended = await desk.client.read_flow_run(run.id)
+        assert not await Sight(desk.client).end(ended, StateType.CRASHED, "judged a moment too late")
         assert (await desk.state(run)).is_completed()
+
+    with_desk(test)
+
+
+def test_a_run_that_was_started_again_is_not_judged_by_what_was_before(with_desk: WithDesk) -> None:
+    async def test(desk: Desk) -> None:
+        run = await desk.run()
+        before = await desk.client.read_flow_run(run.id)
+        await desk.client.set_flow_run_state(run.id, Running(), force=True)
+        assert not await Sight(desk.client).end(before, StateType.CRASHED, "judged a moment too late")
+        assert (await desk.state(run)).is_running()
+        now = await desk.client.read_flow_run(run.id)
+        assert await Sight(desk.client).end(now, StateType.CRASHED, "judged in time")
 
     with_desk(test)
 
@@ -243,12 +269,17 @@ def test_a_cancellation_reaches_a_process_whose_worker_is_gone(with_desk: WithDe
     with_desk(test)
 
 
-def test_a_run_that_stands_still_is_told_once_whatever_happens_to_the_watch(with_desk: WithDesk) -> None:
+def test_a_run_that_stands_still_is_told_once_whatever_happens_to_the_watch(
+    with_desk: WithDesk, capsys: pytest.CaptureFixture[str]
+) -> None:
     async def test(desk: Desk) -> None:
         run = await desk.run()
         desk.processes = lambda: {str(run.id): [Process(pid=1, run=str(run.id), leads=True, adopted=False)]}
         await desk.look()
         desk.later = 3700.0
+        await desk.look(STALL_LOOK_SECONDS)
+        assert "has stalled" not in capsys.readouterr().err, "the clock was set: nobody was silent"
+        desk.begin()
         for _ in range(2):
             await desk.look(STALL_LOOK_SECONDS)
         (event,) = await desk.told("run.stalled", f"longhaul.run.{run.id}")
@@ -278,6 +309,47 @@ def test_a_disk_that_is_nearly_full_is_told_once_and_so_is_its_end(with_desk: Wi
         assert len(await desk.events("disk.low", resource)) == 1
 
     with_desk(test, disk_least_bytes=10**18)
+
+
+@dataclass
+class Told:
+    """A server that refuses one event for what it is, and is unwell at another."""
+
+    names: list[str] = field(default_factory=list)
+
+    async def tell(self, event: Event) -> None:
+        code = {"refused": 422, "unwell": 500}.get(event.event)
+        if code:
+            asked = httpx.Request("POST", "http://here/events")
+            raise httpx.HTTPStatusError("", request=asked, response=httpx.Response(code))
+        self.names.append(event.event)
+
+
+def test_an_event_that_is_refused_keeps_no_other_from_being_told(capsys: pytest.CaptureFixture[str]) -> None:
+    watching, told = Watch(DeskSettings()), Told()
+    watching._outbox = [about_disk(name, "/", {}) for name in ("first", "refused", "second", "unwell", "third")]
+    with pytest.raises(httpx.HTTPStatusError):
+        asyncio.run(watching._tell(told))
+    assert told.names == ["first", "second"] and "refused is not told: 422" in capsys.readouterr().err
+    assert [event.event for event in watching._outbox] == ["unwell", "third"], "they are told another time"
+
+
+def test_a_watch_that_cannot_look_ends_so_that_another_is_started(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def broken(settings: DeskSettings, stop: asyncio.Event) -> None:
+        raise KeyError("what nobody thought of")
+
+    monkeypatch.setattr(module, "watch", broken)
+    with pytest.raises(KeyError):
+        module.main(DeskSettings())
+
+
+def test_a_disk_without_room_for_the_log_does_not_end_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Full:
+        def write(self, _: str) -> int:
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(sys, "stderr", Full())
+    module.log("anything")
 
 
 def test_a_server_that_is_away_is_waited_for(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -88,6 +88,8 @@ def test_a_rank_without_memory_names_the_settings_that_take_less(
     assert worker.main(str(job.run.job)) == OUT_OF_MEMORY
     end = explain(job.run, ended(OUT_OF_MEMORY))
     assert end.code == OUT_OF_MEMORY and "lower pretrain.micro_batch_sequences (now 4)" in end.cause
+    (record,) = job.run.failures.glob("rank-*.json")
+    assert "torch.empty(1 << 60" in json.loads(record.read_text())["traceback"], "and where it was"
 
 
 def test_a_kill_for_want_of_memory_is_told_from_another(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -53,9 +53,17 @@ class Client:
         try:
             with self._opener.open(request, timeout=REQUEST_SECONDS) as response:
                 text = response.read()
+            return json.loads(text) if text else None
         except HTTPError as error:
-            said = error.read(2000).decode("utf-8", "replace")
-            raise ServerError(f"{method} {path}: {error.code} {said}", error.code) from None
+            raise ServerError(f"{method} {path}: {error.code} {_said(error)}", error.code) from None
         except (OSError, HTTPException) as error:
             raise ServerError(f"{method} {self.url}{path}: {error}") from None
-        return json.loads(text) if text else None
+        except ValueError:
+            raise ServerError(f"{method} {self.url}{path}: what answers is no Prefect server") from None
+
+
+def _said(error: HTTPError) -> str:
+    try:
+        return error.read(2000).decode("utf-8", "replace")
+    except (OSError, HTTPException):
+        return ""

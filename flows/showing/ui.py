@@ -3,8 +3,8 @@ not answer, or a picture that cannot be drawn, stops no run."""
 
 import logging
 import re
-from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 from uuid import UUID
 
@@ -15,7 +15,7 @@ from prefect.exceptions import MissingContextError, ObjectNotFound
 from prefect.logging import get_run_logger
 from prefect.runtime import flow_run
 
-_made: dict[tuple[str, str], UUID] = {}  # by flow run and key
+_made: dict[tuple[str, str], UUID] = {}  # what is renewed, by flow run and key
 
 
 def slug(name: str) -> str:
@@ -23,13 +23,13 @@ def slug(name: str) -> str:
     return re.sub("[^a-z0-9]+", "-", name.lower()).strip("-")
 
 
-@asynccontextmanager
-async def tolerant() -> AsyncIterator[None]:
+@contextmanager
+def tolerant(what: str = "not shown in the UI") -> Iterator[None]:
     """A block whose failure is logged, and nothing more."""
     try:
         yield
     except Exception as error:
-        _logger().warning("not shown in the UI: %s: %s", type(error).__name__, error)
+        _logger().warning("%s: %s: %s", what, type(error).__name__, error)
 
 
 def _logger() -> Any:
@@ -50,7 +50,9 @@ async def show(key: str, text: str, description: str, *, renew: bool = False) ->
             return
         except ObjectNotFound:
             pass  # somebody has deleted it
-    _made[place] = await acreate_markdown_artifact(text, key=place[1], description=description)
+    made = await acreate_markdown_artifact(text, key=place[1], description=description)
+    if renew:
+        _made[place] = made
 
 
 async def show_table(key: str, rows: Sequence[Mapping[str, Any]], description: str) -> None:

@@ -17,7 +17,6 @@ from pathlib import Path
 from stages import kernel
 
 MARK = "LONGHAUL_DESK"
-FLOW_RUN = "PREFECT__FLOW_RUN_ID"
 ENDED = ("Z", "X", "")
 POLL_SECONDS = 0.1
 
