@@ -142,10 +142,15 @@ def _figures(pretrain: Artifact, export: Artifact, evaluations: Sequence[Artifac
         beside = ", ".join(f"{plain(name)} {figure(value)}" for name, value in score["baselines"].items())
         rows.append([f"bits per byte, {plain(score['domain'])}", f"**{figure(score['value'])}** ({beside})"])
     for form in view.form_rows(export):
-        lost = "–" if form["increase"] is None else share(form["increase"])
         verdict = "ships" if form["accepted"] else "refused"
-        rows.append([f"{form['form']}, {verdict}", f"{size(form['bytes'])}, bits per byte {lost} higher"])
+        rows.append([f"{form['form']}, {verdict}", f"{size(form['bytes'])}, bits per byte {_change(form['increase'])}"])
     return _table(["figure", "value"], rows)
+
+
+def _change(increase: float | None) -> str:
+    if increase is None:
+        return "not measured"
+    return f"{share(abs(increase))} {'lower' if increase < 0 else 'higher'}"
 
 
 def _pictures(store: Store, pretrain: Artifact, evaluations: Sequence[Artifact]) -> Iterator[tuple[str, str]]:
