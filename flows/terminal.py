@@ -24,7 +24,7 @@ from prefect.client.schemas.filters import (
 from prefect.client.schemas.objects import StateType
 from prefect.events.worker import EventsWorker
 from prefect.exceptions import TerminationSignal
-from prefect.logging.handlers import APILogHandler
+from prefect.logging.handlers import APILogWorker
 
 from flows.desk.names import TAG
 from flows.process import StageFailed
@@ -77,10 +77,10 @@ async def _to_record(flow: Callable[[], Coroutine[Any, Any, T]]) -> T:
             with tags(TAG):
                 return await flow()
         finally:
-            await APILogHandler.aflush()
-            drained = EventsWorker.drain_all(timeout=RECORD_POLLS * RECORD_POLL_SECONDS, at_exit=False)
-            if inspect.isawaitable(drained):
-                await drained
+            for sender in (APILogWorker, EventsWorker):  # what is left for a server that has gone is not waited for
+                drained = sender.drain_all(timeout=RECORD_POLLS * RECORD_POLL_SECONDS, at_exit=False)
+                if inspect.isawaitable(drained):
+                    await drained
             for _ in range(RECORD_POLLS):
                 if not await client.read_task_runs(task_run_filter=unfinished, limit=1):
                     break
