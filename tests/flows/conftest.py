@@ -23,6 +23,7 @@ from flows.serving import SERVER_ENVIRONMENT, is_healthy, server_command
 
 START_SECONDS = 180
 TICK = "PT0.5S"  # between two looks of the server for what did not happen
+FLUSH_SECONDS = 0.2  # after which an event can be read
 
 
 @pytest.fixture(scope="session")
@@ -40,6 +41,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         "PREFECT_API_URL": url,
         "PREFECT_UI_API_URL": url,
         "PREFECT_SERVER_EVENTS_PROACTIVE_GRANULARITY": TICK,
+        "PREFECT_SERVER_SERVICES_EVENT_PERSISTER_FLUSH_INTERVAL": str(FLUSH_SECONDS),
     }
     with open(home / "server.log", "wb") as output:
         process = subprocess.Popen(

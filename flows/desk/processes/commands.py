@@ -28,8 +28,9 @@ Say = Callable[[str], None]
 
 
 def up(settings: DeskSettings, options: Sequence[str], say: Say) -> None:
-    """Start what is not running, provision it, and say where it is. `options` hand the settings on to a keeper. Raises
-    InputError, and TryAgain if the server does not begin to serve; what ran before goes on then."""
+    """Start what is not running, provision it where its services run, and say where it is. `options` hand the settings
+    on to a keeper. Raises InputError, and TryAgain if the server does not begin to serve; what ran before goes on
+    then."""
     home, variables = desk_home(), keeper_variables(settings)
     keeper, is_new = keeper_of(home), not of_desk(home)
     if "server" in settings.parts:
@@ -42,8 +43,10 @@ def up(settings: DeskSettings, options: Sequence[str], say: Say) -> None:
         keeper = _start_keeper(settings, options, home, variables)
         say(f"starting; logs are in {home}")
     try:
-        if "server" in settings.parts:
+        if "services" in settings.parts:
             provision(settings, say, before=lambda: _wait_until_healthy(settings, keeper, home, is_new))
+        elif "server" in settings.parts:
+            _wait_until_healthy(settings, keeper, home, is_new)
     except InputError:
         say(f"the desk is at {address(settings)}, and something of it needs a change:")
         raise

@@ -74,9 +74,10 @@ def part_played(process: Process) -> str:
 
 
 def parts_of(settings: DeskSettings, *, provision: bool = False) -> list[Part]:
-    """The parts that run on this machine. Raises InputError as `environment` does."""
+    """The parts that run on this machine. Several servers have one desk with services: what is declared is what that
+    one declares, and the others provision nothing. Raises InputError as `environment` does."""
     makers = {"server": _server, "worker": _worker, "watch": _watch}
-    if provision and "server" in settings.parts:
+    if provision and "services" in settings.parts:
         makers["provision"] = _provision
     return [makers[name](settings) for name in SIGNATURES if name in (*settings.parts, "provision") and name in makers]
 

@@ -29,6 +29,16 @@ def test_the_worker_is_started_without_what_is_secret(monkeypatch: pytest.Monkey
     assert not any("hidden" in str(part.command) or "password" in str(part.command) for part in parts)
 
 
+def test_a_server_beside_the_one_with_the_services_declares_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else it would take away the notifications that its own file does not name."""
+    monkeypatch.setenv("LONGHAUL_DATABASE_URL", "postgresql://me@one.example.org/db")
+    monkeypatch.setenv("LONGHAUL_REDIS_URL", "redis://one.example.org")
+    shared = {"database": "postgresql", "redis": True}
+    for here, names in ((["server"], ["server"]), (["server", "services"], ["server", "provision"])):
+        parts = parts_of(DeskSettings.model_validate({**shared, "parts": here}), provision=True)
+        assert [part.name for part in parts] == names
+
+
 @pytest.mark.parametrize("change", ["redis", "services", "database", "password", "other code"])
 def test_a_process_that_was_started_otherwise_does_not_agree(change: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also where the change is that a variable is no longer there."""
