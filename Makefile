@@ -10,13 +10,18 @@ export HF_HUB_DISABLE_TELEMETRY ?= 1
 # Each stage is a process of its own: it must find its modules compiled.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test test-parallel test-orchestration bench chaos lint ui ui-stop doctor clean
+PYTEST := $(BIN)/python -m pytest --numprocesses 3 --dist loadfile --no-loadscope-reorder
+
+.PHONY: demo test test-slow test-parallel test-orchestration bench chaos lint ui ui-stop doctor clean
 
 demo: .venv/ready  ## the whole chain on this installation's own documentation, in minutes
 	$(BIN)/python -m flows.pipeline $(RECIPE) $(ARGS)
 
 test: .venv/ready  ## all tests that are fast, three files at a time: many of them wait for processes
-	$(BIN)/python -m pytest tests --numprocesses 3 --dist loadfile --no-loadscope-reorder $(ARGS)
+	$(PYTEST) tests -m "not slow" $(ARGS)
+
+test-slow: .venv/ready  ## the others: kills, hangs and layouts of processes at length
+	$(PYTEST) $$(grep -rl --include="test_*.py" "^@pytest.mark.slow" tests) -m slow $(ARGS)
 
 test-parallel: .venv/ready  ## every layout of a training against one process
 	$(BIN)/python -m tests.stages.pretrain.parallel.equality $(ARGS)

@@ -21,6 +21,7 @@ os.environ.setdefault("RAY_worker_niceness", "0")
 # Whole chains of processes. These files begin first, so that at the end of a run no worker waits for one of them.
 LONG = (
     "tests/flows/test_pipeline.py",
+    "tests/stages/pretrain/parallel/test_equality.py",
     "tests/stages/pretrain/test_survival.py",
     "tests/chaos/test_short.py",
     "tests/stages/pretrain/test_runs_spread.py",

@@ -140,6 +140,7 @@ def test_a_run_that_is_cancelled_is_none(desk: Desk, promoted: Artifact, monkeyp
     assert (desk.store.root / LEDGER).read_bytes() == before
 
 
+@pytest.mark.slow
 def test_twenty_events_make_one_evaluation_and_a_late_one_no_alert(
     desk: Desk, promoted: Artifact, monkeypatch: pytest.MonkeyPatch
 ) -> None:

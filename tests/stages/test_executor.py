@@ -142,6 +142,7 @@ with open_executor("ray", workers=1) as executor:
 AGENTS = ("ray::DashboardA", "ray::RuntimeEnv")  # linger for a minute; names as the kernel shortens them
 
 
+@pytest.mark.slow
 def test_a_cluster_ends_with_the_process_that_is_killed() -> None:
     with tempfile.TemporaryDirectory(prefix="k", ignore_cleanup_errors=True) as folder:
         command = [sys.executable, "-c", KILLED]

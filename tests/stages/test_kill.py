@@ -70,6 +70,7 @@ def assert_recovered(root: Path, undisturbed: dict[str, list[str]]) -> None:
     assert left == [], "work directories, leases or temporary files were left behind"
 
 
+@pytest.mark.slow
 def test_killed_once_at_every_disk_operation(tmp_path: Path, undisturbed: dict[str, list[str]]) -> None:
     for operation in itertools.count(1):
         root = tmp_path / str(operation)

@@ -65,6 +65,7 @@ def linger(folder: Path, item: int) -> int:
     return item * item
 
 
+@pytest.mark.slow
 def test_a_lost_node_loses_no_item(cluster: Any, tmp_path: Path) -> None:
     lost: list[str] = []
 

@@ -59,6 +59,7 @@ def num_pids(noted: list[dict[str, Any]], num_processes: int) -> list[int]:
     return [len({note["pid"] for note in noted if note["place"] == place}) for place in range(num_processes)]
 
 
+@pytest.mark.slow
 def test_processes_live_on_without_each_other_and_those_that_are_lost_heal(
     tmp_path: Path, alone: Artifact, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -78,6 +79,7 @@ def test_processes_live_on_without_each_other_and_those_that_are_lost_heal(
     assert num_pids(noted, 2) == [2, 2]
 
 
+@pytest.mark.slow
 def test_groups_that_shard_live_on_without_each_other_and_those_that_are_lost_heal(
     tmp_path: Path, alone: Artifact, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -15,6 +15,7 @@ from tests.stages.pretrain.forked import workers_forked
 from tests.stages.pretrain.runs import config, incidents, metrics, state_digests, stopped_supervisor
 
 
+@pytest.mark.slow
 def test_kills_and_a_nan_on_one_rank_change_nothing_in_the_result(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -56,6 +56,7 @@ def trained(
                 events.append({"kind": "stopped", "text": str(stopped)})
 
 
+@pytest.mark.slow
 def test_hangs_lost_launchers_and_notices_change_nothing_in_the_result(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -88,6 +89,7 @@ def test_hangs_lost_launchers_and_notices_change_nothing_in_the_result(
     assert list(samples(tmp_path / "disturbed" / "ledger")) == list(samples(tmp_path / "calm" / "ledger"))
 
 
+@pytest.mark.slow
 def test_a_run_that_loses_a_process_and_gets_it_back_has_the_same_samples_and_losses(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

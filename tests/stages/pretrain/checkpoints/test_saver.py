@@ -273,6 +273,7 @@ LAYOUTS: list[dict[str, Any]] = [
 ]
 
 
+@pytest.mark.slow
 def test_every_layout_saves_each_number_once_and_loads_what_another_has_saved(tokens: Path, tmp_path: Path) -> None:
     """With the same digest as one that is made of all tensors where they are; each rank has a share to write. And where
     one cannot be written, the one before is as it was."""

@@ -1,9 +1,12 @@
 from pathlib import Path
 
+import pytest
+
 from tests.stages.pretrain.parallel.equality import MODEL, SHORT, Case, run
 from tests.stages.pretrain.parallel.on_ranks import WAITED
 
 
+@pytest.mark.slow
 def test_layouts_make_the_steps_of_one_process_and_share_what_they_say(tmp_path: Path) -> None:
     differences, seen = run(SHORT, tmp_path)
     for case, found, left in zip(SHORT, differences, seen, strict=True):
