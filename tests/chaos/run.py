@@ -139,7 +139,7 @@ class Run:
             code = self._process.poll()
             self.ledger.poll()
             for happened in list(self._pending):
-                happened.resumed_at = self.ledger.began_after(happened.at)
+                happened.resumed_at = self.ledger.began_after(max(happened.at, self.outcome.starts[-1]))
                 if happened.resumed_at is not None:
                     self._pending.remove(happened)
             if code is not None:

@@ -14,7 +14,7 @@ from tests.chaos.plan import Fault, Plan
 from tests.chaos.run import Run
 from tests.chaos.surroundings import possible
 
-STEPS = 60  # the last fault has time to happen where the machine is slow
+STEPS = 60
 FAULTS = (
     Fault(kind=plan.RANK, step=4, part=0.5),
     Fault(kind=plan.STOP_RANK, step=8, rank=1),

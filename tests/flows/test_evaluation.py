@@ -183,6 +183,7 @@ def test_twenty_events_make_one_evaluation_and_a_late_one_no_alert(
 def test_an_evaluation_that_fails_is_told_and_stops_nothing(
     desk: Desk, promoted: Artifact, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    desk.publish(desk.model, 15, last=False)
     told, asked = len(desk.receiver.bodies), []
     run = Run(desk.recipe, desk.store.root)
     make = evaluation.make
