@@ -1,6 +1,7 @@
 """The flow against a real embedded server, on real text: retries, hits, what a change builds again, a bad recipe."""
 
 import os
+import shutil
 import signal
 import sqlite3
 import subprocess
@@ -145,16 +146,20 @@ def story(tmp_path_factory: pytest.TempPathFactory) -> Story:
 
 
 @pytest.fixture(scope="module")
-def server(story: Story) -> Iterator[None]:
-    """A server that outlives the flows of this process, on the home of the story: each flow's own takes seconds."""
+def desk(tiny_root: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Desk]:
+    """Where everything has been made; with a server that outlives the flows of this process: each flow's own takes
+    seconds."""
+    desk = Desk(tmp_path_factory.mktemp("made"))
+    shutil.copytree(tiny_root, desk.root, symlinks=True, dirs_exist_ok=True)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PREFECT_HOME", str(story.desk.home))
+        patch.setenv("PREFECT_HOME", str(desk.home))
         patch.delenv("PREFECT_API_URL", raising=False)
-        settings = temporary_settings({PREFECT_HOME: story.desk.home}, restore_defaults={PREFECT_API_URL})
+        settings = temporary_settings({PREFECT_HOME: desk.home}, restore_defaults={PREFECT_API_URL})
         with settings, server_for_this_run():
-            yield
+            yield desk
 
 
+@pytest.mark.slow
 def test_each_stage_failed_once_was_retried_and_completed(story: Story) -> None:
     assert sorted(path.name for path in story.desk.failed.iterdir()) == sorted(CHAIN), (
         "a fault was not injected everywhere"
@@ -168,6 +173,7 @@ def test_each_stage_failed_once_was_retried_and_completed(story: Story) -> None:
     assert attempts == dict.fromkeys(CHAIN, 2)
 
 
+@pytest.mark.slow
 def test_nothing_outlives_the_flow_and_the_next_one_goes_on(story: Story) -> None:
     assert story.killed.exit_code == -signal.SIGKILL and story.killed.survivors == []
     assert story.interrupted.exit_code == 128 + signal.SIGINT and story.interrupted.survivors == []
@@ -177,6 +183,7 @@ def test_nothing_outlives_the_flow_and_the_next_one_goes_on(story: Story) -> Non
     assert list((story.desk.root / "artifacts").glob("*/.lease-*")) == []
 
 
+@pytest.mark.slow
 def test_killed_and_restarted_it_ends_with_the_digests_of_an_undisturbed_chain(story: Story, tiny_root: Path) -> None:
     """A short version of `make chaos-chain`; and the flow makes what the commands make."""
     assert {name.split("/")[0] for name in story.digests} == {*CHAIN, "checkpoint"}
@@ -184,12 +191,14 @@ def test_killed_and_restarted_it_ends_with_the_digests_of_an_undisturbed_chain(s
     assert story.digests.items() <= undisturbed.items()
 
 
+@pytest.mark.slow
 def test_the_end_says_where_everything_is(story: Story) -> None:
     for name in ("report", "model", "sample"):
         (line,) = [line for line in story.output.splitlines() if line.startswith(f"{name} ")]
         assert Path(line.split(maxsplit=1)[1]).exists()
 
 
+@pytest.mark.slow
 def test_every_checkpoint_was_evaluated(story: Story) -> None:
     store = Store(story.desk.root)
     steps = [artifact.facts["step"] for artifact in store.all("checkpoint")]
@@ -197,8 +206,7 @@ def test_every_checkpoint_was_evaluated(story: Story) -> None:
     assert sorted(artifact.facts["model"]["step"] for artifact in store.all("evaluate")) == sorted(steps)
 
 
-def test_a_second_run_builds_nothing_and_a_change_builds_what_it_touches(story: Story, server: None) -> None:
-    desk = story.desk
+def test_a_second_run_builds_nothing_and_a_change_builds_what_it_touches(desk: Desk) -> None:
     before = desk.digests()
     result = desk.run_here()
     assert result.returncode == 0, result.stderr[-4000:]
@@ -209,8 +217,7 @@ def test_a_second_run_builds_nothing_and_a_change_builds_what_it_touches(story: 
     assert {name.split("/")[0] for name in desk.digests().keys() - before.keys()} == {"export", "report"}
 
 
-def test_what_the_user_wrote_is_not_retried(story: Story, server: None) -> None:
-    desk = story.desk
+def test_what_the_user_wrote_is_not_retried(desk: Desk) -> None:
     recorded = len(desk.task_runs())
     result = desk.run_here("--set", "pretrain.mixture={reference=1.0, poetry=1.0}", "--set", "pretrain.seed=9")
     assert result.returncode == 2, result.stderr[-4000:]
@@ -219,8 +226,7 @@ def test_what_the_user_wrote_is_not_retried(story: Story, server: None) -> None:
     assert [run_count for _, _, run_count in failed] == [1]
 
 
-def test_a_missing_source_is_not_retried(story: Story, server: None) -> None:
-    desk = story.desk
+def test_a_missing_source_is_not_retried(desk: Desk) -> None:
     recorded = len(desk.task_runs())
     result = desk.run_here("--set", 'curate.sources=[{kind="text", path="absent/*.txt", domain="x"}]')
     assert result.returncode == 2, result.stderr[-4000:]
