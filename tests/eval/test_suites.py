@@ -186,6 +186,7 @@ def test_the_suite_of_the_page_can_be_used(tmp_path: Path) -> None:
         assert f"`{name}`" in page
 
 
+@pytest.mark.slow
 def test_the_standard_suite_names_tasks_and_metrics_of_lm_eval() -> None:
     index = lm_eval_tasks().task_index
     for task in load_suite("standard").tasks:

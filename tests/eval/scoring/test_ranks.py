@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 
+@pytest.mark.slow
 def test_uneven_requests_over_three_ranks_end_and_count_each_item_once(tmp_path: Path) -> None:
     """Seven questions with choices on three ranks, by a model in which the ranks meet in every forward pass."""
     out = tmp_path / "out"

@@ -110,6 +110,7 @@ def test_a_step_that_is_not_finite_ends_the_training_and_leaves_neither_a_line_n
     assert not scan(run.checkpoints).complete
 
 
+@pytest.mark.slow
 def test_an_overflow_of_fp16_skips_the_same_step_on_every_rank_and_the_scale_recovers(
     tokens: Path, tmp_path: Path
 ) -> None:

@@ -121,6 +121,7 @@ def test_stretched_frequencies_are_those_of_transformers(kind: str) -> None:
         assert not torch.allclose(found, made(WIDE, seed=3)(input_ids=ids).logits, atol=1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("families", "replicas", "shards"), [(FAMILIES, 1, 3), (("llama",), 2, 2)])
 def test_every_rank_has_its_shard_of_the_same_model(
     families: tuple[Family, ...], replicas: int, shards: int, tmp_path: Path

@@ -40,6 +40,7 @@ def until(condition: Callable[[list[GroupEnd]], bool]) -> list[GroupEnd]:
     return ends
 
 
+@pytest.mark.slow
 def test_a_group_is_killed_and_begun_again_while_another_goes_on(
     tokens: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
