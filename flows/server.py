@@ -13,6 +13,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from prefect.events.worker import EventsWorker
+from prefect.logging.handlers import APILogWorker
 from prefect.settings import (
     PREFECT_API_AUTH_STRING,
     PREFECT_API_URL,
@@ -29,6 +31,7 @@ from stages.files import last_bytes
 
 START_SECONDS = 120.0
 STOP_SECONDS = 15.0
+SEND_SECONDS = 5.0
 POLL_SECONDS = 0.1
 LOG_BYTES = 2000
 
@@ -64,10 +67,21 @@ def server_for_this_run() -> Iterator[str]:
         )
     try:
         _wait_until_healthy(process, url, log)
+        send_what_is_left()
         with temporary_settings({PREFECT_API_URL: url}):
-            yield url
+            try:
+                yield url
+            finally:
+                send_what_is_left()
     finally:
         _stop(process)
+
+
+def send_what_is_left() -> None:
+    """Wait for a server to take the logs and events of this process; one that has gone is not waited for long. Prefect
+    sends what comes later to the server that is set then: before, it stays with the one that was set at first."""
+    for sender in (APILogWorker, EventsWorker):
+        sender.drain_all(timeout=SEND_SECONDS, at_exit=False)
 
 
 def _wait_until_healthy(process: subprocess.Popen[bytes], url: str, log: Path) -> None:

@@ -1,7 +1,6 @@
 """A flow run from a terminal: a server for it, progress bars, exit codes, and its records kept to the last one."""
 
 import asyncio
-import inspect
 import signal
 import sys
 from collections.abc import Callable, Coroutine
@@ -22,13 +21,11 @@ from prefect.client.schemas.filters import (
     TaskRunFilterStateType,
 )
 from prefect.client.schemas.objects import StateType
-from prefect.events.worker import EventsWorker
 from prefect.exceptions import TerminationSignal
-from prefect.logging.handlers import APILogWorker
 
 from flows.desk.names import TAG
 from flows.process import StageFailed
-from flows.server import server_for_this_run
+from flows.server import send_what_is_left, server_for_this_run
 from stages.errors import FAILED
 
 RECORD_POLLS = 25
@@ -77,10 +74,7 @@ async def _to_record(flow: Callable[[], Coroutine[Any, Any, T]]) -> T:
             with tags(TAG):
                 return await flow()
         finally:
-            for sender in (APILogWorker, EventsWorker):  # what is left for a server that has gone is not waited for
-                drained = sender.drain_all(timeout=RECORD_POLLS * RECORD_POLL_SECONDS, at_exit=False)
-                if inspect.isawaitable(drained):
-                    await drained
+            await asyncio.to_thread(send_what_is_left)
             for _ in range(RECORD_POLLS):
                 if not await client.read_task_runs(task_run_filter=unfinished, limit=1):
                     break

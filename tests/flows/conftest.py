@@ -11,8 +11,6 @@ import flows.environment  # noqa: F401  (first: Prefect reads its settings when 
 # isort: split
 import httpx
 import pytest
-from prefect.events.worker import EventsWorker
-from prefect.logging.handlers import APILogWorker
 from prefect.settings import (
     PREFECT_API_URL,
     PREFECT_FLOWS_HEARTBEAT_FREQUENCY,
@@ -66,16 +64,9 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         process.wait()
 
 
-def leave_other_servers() -> None:
-    """Prefect would go on telling events and logs of this process to the server of another module, which has gone."""
-    for sender in (APILogWorker, EventsWorker):
-        sender.drain_all(timeout=1, at_exit=False)
-
-
 @pytest.fixture
 def api(server: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The server as that of this test."""
-    leave_other_servers()
     home = tmp_path_factory.mktemp("client")
     with temporary_settings({PREFECT_API_URL: server, PREFECT_HOME: home}):
         yield server
@@ -85,7 +76,6 @@ def api(server: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 def client(server: str) -> Iterator[httpx.Client]:
     """The server as that of the flows that a module runs in this process, without their heartbeats: at its end a flow
     waits a second for the thread of those."""
-    leave_other_servers()
     settings = temporary_settings({PREFECT_API_URL: server, PREFECT_FLOWS_HEARTBEAT_FREQUENCY: None})
     with settings, httpx.Client(base_url=server, timeout=60) as found:
         yield found
