@@ -14,9 +14,10 @@ import secrets
 import shutil
 import signal
 import socket
+import sys
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, as_completed
+from concurrent.futures import Future, ThreadPoolExecutor, as_completed, wait
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
@@ -28,6 +29,7 @@ Result = TypeVar("Result")
 
 THREADS, RAY = "threads", "ray"
 LOOPBACK = "127.0.0.1"
+SWITCH_SECONDS = 2e-4  # for which a thread that comes out of a kernel waits at most for the GIL; Python's own are 5e-3
 RETRIES = 3  # of a task whose process or node is lost; an error of the function itself is never tried again
 QUEUED_PER_CPU = 2  # so that no core of a cluster waits for the next task, and few are lost by an error
 CONNECT_SECONDS = 10
@@ -54,9 +56,10 @@ class Executor(Protocol):
 
 @dataclass(frozen=True)
 class Threads:
-    """For functions that do their work in kernels that release the GIL."""
+    """For functions that do their work in kernels that release the GIL. pool: lives as long as this, since what a
+    thread has freed is at hand for that thread only."""
 
-    workers: int
+    pool: ThreadPoolExecutor
 
     def map(
         self,
@@ -65,17 +68,26 @@ class Threads:
         *,
         done: Callable[[int], None] = _ignore,
     ) -> list[Result]:
-        with ThreadPoolExecutor(max_workers=max(1, self.workers)) as pool:
-            futures = [pool.submit(function, item) for item in items]
-            try:
-                _count(futures, done)
-            except BaseException:
-                pool.shutdown(wait=True, cancel_futures=True)
-                raise
-            if any(_failed(future) for future in futures):
-                pool.shutdown(wait=True, cancel_futures=True)
-                raise next(error for future in futures if (error := _failed(future)))
-            return [future.result() for future in futures]
+        futures = [self.pool.submit(function, item) for item in items]
+        try:
+            _count(futures, done)
+        finally:
+            for future in futures:
+                future.cancel()
+            wait(futures)
+        if error := next((error for future in futures if (error := _failed(future))), None):
+            raise error
+        return [future.result() for future in futures]
+
+
+@contextmanager
+def _switching_quickly() -> Iterator[None]:
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(min(before, SWITCH_SECONDS))
+    try:
+        yield
+    finally:
+        sys.setswitchinterval(before)
 
 
 def _count(futures: Sequence[Future], done: Callable[[int], None]) -> None:
@@ -161,7 +173,8 @@ def open_executor(kind: str, *, workers: int, ray_address: str = "") -> Iterator
     Raises InputError if Ray is not installed or the cluster cannot be reached.
     """
     if kind == THREADS:
-        yield Threads(workers)
+        with _switching_quickly(), ThreadPoolExecutor(max(1, workers)) as pool:
+            yield Threads(pool)
         return
     assert kind == RAY, kind
     ray = import_ray(ray_address)

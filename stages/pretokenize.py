@@ -29,7 +29,7 @@ from stages.base import Facts, Inputs, One, Stage
 from stages.cli import main
 from stages.config import StageConfig, runtime
 from stages.curate.artifact import SPLITS, TRAIN
-from stages.executor import Threads
+from stages.executor import THREADS, open_executor
 from stages.files import sha256_file
 from stages.journal import Journal
 from stages.shard_plan import ShardPlan, plan_shards
@@ -119,7 +119,8 @@ def run(config: PretokenizeConfig, inputs: Inputs, out: Path, journal: Journal) 
             journal.progress("encode", done, total)
         return result
 
-    results = Threads(config.workers).map(make, plans)
+    with open_executor(THREADS, workers=config.workers) as executor:
+        results = executor.map(make, plans)
     for split in SPLITS:
         made = [result.entries for plan, result in zip(plans, results, strict=True) if plan.split == split]
         write_index(out / split, encoder.header, [entry for entries in made for entry in entries])

@@ -20,6 +20,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from data.dedup.signatures import NUM_NGRAMS, DocumentShard, column_values, open_signatures
+from data.shards.mapped_file import map_file
 
 Run = Callable[[Callable[[Any], Any], Iterable[Any]], list[Any]]
 Item = TypeVar("Item")
@@ -28,7 +29,7 @@ Result = TypeVar("Result")
 GROUP_DOCUMENTS = (1 << 13, 1 << 20)
 GROUPS = 64
 RANGE_DOCUMENTS = 1 << 22
-TASK_DOCUMENTS = (1 << 11, 1 << 17)
+TASK_DOCUMENTS = (1 << 12, 1 << 17)
 TASKS = 16
 
 ALIVE, TASK, OFFSETS = "alive", "task", "offsets"
@@ -89,7 +90,7 @@ def load(path: Path, dtype: type, begin: int = 0, end: int | None = None) -> np.
 
 def pick(path: Path, dtype: type, places: np.ndarray) -> np.ndarray:
     """The values at some places, without reading the others."""
-    return np.memmap(path, dtype, "r")[places]
+    return map_file(path).view(dtype)[places]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -24,6 +24,7 @@ from data.dedup.signatures import (
     texts_with,
 )
 from data.reading.tables import text_buffers
+from data.shards.mapped_file import map_file, open_arrow_file
 
 NO_NGRAMS = 0
 
@@ -146,7 +147,7 @@ def read_candidates(folder: Path, num_groups: int, task: int, columns: dict[str,
 
 def _of_task(path: Path, task: int) -> pa.RecordBatch:
     """The candidates of a task, memory-mapped: no others are read, but for those that a search by halves looks at."""
-    batch = pa.ipc.open_file(pa.memory_map(str(path))).get_batch(0)
+    batch = open_arrow_file(path).get_batch(0)
     # Both of one type, or all would be converted first.
     begin, end = np.searchsorted(batch.column("task").to_numpy(), np.array([task, task + 1], np.int32)).tolist()
     return batch.slice(begin, end - begin)
@@ -154,7 +155,7 @@ def _of_task(path: Path, task: int) -> pa.RecordBatch:
 
 def _mapped(path: Path) -> np.ndarray:
     """uint64 values of a file, memory-mapped; one 0 of an empty one, which cannot be."""
-    return np.memmap(path, np.uint64, "r") if path.stat().st_size else np.zeros(1, np.uint64)
+    return map_file(path).view(np.uint64) if path.stat().st_size else np.zeros(1, np.uint64)
 
 
 def _write_runs(

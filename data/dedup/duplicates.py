@@ -200,16 +200,11 @@ def shared_buckets(keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Buckets that hold more than one document: (int64[n, bands], -1 for none; offsets int64[num_buckets + 1]).
 
     keys: uint64[n, bands]."""
-    buckets = np.full(keys.shape, -1, np.int64)
-    sizes, next_bucket = [np.zeros(1, np.int64)], 0
-    for band in range(keys.shape[1]):
-        _, bucket, counts = np.unique(keys[:, band], return_inverse=True, return_counts=True)
-        shared = counts > 1
-        number = np.where(shared, np.cumsum(shared) - 1 + next_bucket, -1)
-        buckets[:, band] = number[bucket]
-        sizes.append(counts[shared])
-        next_bucket += int(shared.sum())
-    return buckets, np.cumsum(np.concatenate(sizes))
+    from data.dedup.join_kernels import number_shared_keys
+
+    buckets, sizes = np.empty(keys.shape, np.int64), np.zeros(keys.size // 2 + 1, np.int64)
+    num_buckets = number_shared_keys(keys, buckets, sizes[1:])
+    return buckets, np.cumsum(sizes[: num_buckets + 1])
 
 
 def _write_removed(folder: Path, task: int, rows: np.ndarray, survivor: np.ndarray, similarity: np.ndarray) -> None:

@@ -49,22 +49,51 @@ def scatter_keys(
 @numba.njit(nogil=True, cache=True)
 def link_equal_keys(entries: np.ndarray, links: np.ndarray) -> int:
     """Writes (row that came first with a key, row) of each later row with it to `links`, int64 of at least as many
-    rows as entries; returns their number. entries: uint64[m, 2], (key, row)."""
+    rows as entries; returns their number. entries: uint64[m, 2], (key, row), fewer than 2**31."""
     mask = np.uint64(table_size(len(entries)) - 1)
-    keys = np.empty(mask + _ONE, np.uint64)
-    rows = np.full(mask + _ONE, -1, np.int64)
+    first = np.full(mask + _ONE, -1, np.int32)  # by the slot of a key: the entry that has it first
     num_links = 0
     for e in range(len(entries)):
-        key, row = entries[e, 0], np.int64(entries[e, 1])
+        key = entries[e, 0]
         slot = key & mask
-        while rows[slot] >= 0 and keys[slot] != key:
+        while first[slot] >= 0 and entries[first[slot], 0] != key:
             slot = (slot + _ONE) & mask
-        if rows[slot] < 0:
-            keys[slot], rows[slot] = key, row
+        if first[slot] < 0:
+            first[slot] = e
         else:
-            links[num_links, 0], links[num_links, 1] = rows[slot], row
+            links[num_links, 0], links[num_links, 1] = entries[first[slot], 1], entries[e, 1]
             num_links += 1
     return num_links
+
+
+@numba.njit(nogil=True, cache=True)
+def number_shared_keys(keys: np.ndarray, buckets: np.ndarray, sizes: np.ndarray) -> int:
+    """Numbers the keys that stand in one column more than once, from 0 on; returns how many there are.
+
+    keys: uint64[n, columns], n < 2**31. buckets: int64[n, columns], set to the number of each, -1 for a key that stands
+    alone. sizes: int64 of at least half as many values as keys, set to how often each numbered key stands there.
+    """
+    num_rows, num_columns = keys.shape
+    mask = np.uint64(table_size(num_rows) - 1)
+    first = np.empty(mask + _ONE, np.int32)  # by the slot of a key: the row that has it first
+    num_buckets = 0
+    for column in range(num_columns):
+        first[:] = -1
+        for row in range(num_rows):
+            slot = keys[row, column] & mask
+            while first[slot] >= 0 and keys[first[slot], column] != keys[row, column]:
+                slot = (slot + _ONE) & mask
+            buckets[row, column] = -1
+            if first[slot] < 0:
+                first[slot] = row
+                continue
+            if buckets[first[slot], column] < 0:
+                buckets[first[slot], column] = num_buckets
+                sizes[num_buckets] = 1
+                num_buckets += 1
+            buckets[row, column] = buckets[first[slot], column]
+            sizes[buckets[row, column]] += 1
+    return num_buckets
 
 
 @inner

@@ -21,6 +21,7 @@ import pyarrow.parquet as pq
 
 from data.dedup.banding import NearDuplicateSettings
 from data.reading.tables import text_buffers
+from data.shards.mapped_file import open_arrow_file
 
 VERSION = 1  # of all that signatures follow from: words, hashes, MinHash values; raise it with any change of these
 TEXT = "text"
@@ -73,7 +74,7 @@ def sign(texts: pa.LargeStringArray, settings: NearDuplicateSettings) -> pa.Reco
 
 def open_signatures(shard: DocumentShard) -> pa.RecordBatch:
     """The signatures of a shard, memory-mapped (copied if their file has several batches)."""
-    table = pa.ipc.open_file(pa.memory_map(str(shard.signatures))).read_all().combine_chunks()
+    table = open_arrow_file(shard.signatures).read_all().combine_chunks()
     assert table.num_rows == shard.num_documents, shard
     return (table.to_batches() or [pa.RecordBatch.from_pylist([], table.schema)])[0]
 
@@ -104,7 +105,7 @@ def texts_with(shard: DocumentShard, wanted: np.ndarray) -> Iterator[tuple[int, 
                     yield first, _large(file.read_row_group(number, columns=[TEXT]).column(TEXT))
                 first += size
     else:
-        reader = pa.ipc.open_file(pa.memory_map(str(shard.texts)))
+        reader = open_arrow_file(shard.texts)
         batches = [reader.get_batch(number) for number in range(reader.num_record_batches)]
         assert sum(batch.num_rows for batch in batches) == shard.num_documents, shard
         for batch in batches:

@@ -49,8 +49,8 @@ def tally(
     num_bytes: np.ndarray,
     documents: int = 1,
 ) -> pa.Table:
-    """One row of `tables.TALLY` for each kind of record. source, language, outcome: of each record; num_bytes: int64[n]
-    of each. documents: 0 for edits."""
+    """One row of `tables.TALLY` for each record, to be summed. source, language, outcome: of each record; num_bytes:
+    int64[n] of each. documents: 0 for edits."""
     n = len(source)
     columns = {
         "source_number": _repeated(source_number, n, pa.int32()),
@@ -62,7 +62,7 @@ def tally(
         "documents": _repeated(documents, n, pa.int64()),
         "bytes": pa.array(num_bytes, pa.int64()),
     }
-    return summed([pa.table(columns, schema=TALLY)])
+    return pa.table(columns, schema=TALLY)
 
 
 def summed(tables: Iterable[pa.Table]) -> pa.Table:

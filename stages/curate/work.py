@@ -16,6 +16,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.ipc
 
+from data.shards.mapped_file import open_arrow_file
 from stages.files import fsync_directory, fsync_file
 
 
@@ -64,8 +65,7 @@ def write_arrow(path: Path, table: pa.Table | pa.RecordBatch) -> None:
 
 def read_arrow(path: Path) -> pa.Table:
     """The columns of a file of `write_arrow`, mapped rather than read."""
-    with pa.memory_map(str(path)) as source:
-        return pa.ipc.open_file(source).read_all()
+    return open_arrow_file(path).read_all()
 
 
 def _temporary(path: Path) -> Path:

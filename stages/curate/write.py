@@ -48,7 +48,7 @@ def plan_files(corpus: Corpus) -> Iterator[OutputFile]:
     """The files of the artifact, of whole shards' kept documents; see `artifact` for their sizes."""
     names, _ = corpus.domains()
     least, most = FILE_BYTES
-    file_bytes = min(max(int(corpus.num_bytes[corpus.alive].sum()) // FILES, least), most)
+    file_bytes = min(max(-(-int(corpus.num_bytes[corpus.alive].sum()) // FILES), least), most)
     for split, side in ((TRAIN, ~corpus.heldout & corpus.alive), (HELDOUT, corpus.heldout & corpus.alive)):
         for domain in names:
             pieces, sizes = [], []

@@ -11,11 +11,12 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
+from data.dedup.band_join import in_turn
 from data.dedup.duplicates import near_clusters
 from stages.curate.config import CurateConfig
 from stages.curate.corpus import ids_of
 from stages.curate.pipeline import Curation
-from stages.executor import Threads, open_executor
+from stages.executor import open_executor
 from stages.journal import Journal
 from tests.benchmarks.peers.curation.measured import kept_ids, main
 
@@ -66,7 +67,7 @@ def similar(curation: Curation) -> dict[str, str]:
     """Document -> the first one that a chain of pairs, each similar enough, leads to."""
     shards = curation.corpus.document_shards()
     ids = [id for shard in shards for id in ids_of(shard.texts).to_pylist()]
-    first = near_clusters(shards, curation.config.near_duplicates(), curation.work, Threads(1).map)
+    first = near_clusters(shards, curation.config.near_duplicates(), curation.work, in_turn)
     return dict(zip(ids, (ids[row] for row in first.tolist()), strict=True))
 
 
