@@ -121,4 +121,4 @@ def _repeats_keys(model: ModelConfig, pretrain: PretrainConfig) -> bool:
     """Whether keys and values are spread over all heads before the kernel sees them."""
     if pretrain.attention == "flex":
         return model.num_heads & (model.num_heads - 1) != 0
-    return pretrain.attention in ("eager", "flash") or pretrain.needs_mask
+    return pretrain.attention in ("eager", "flash") or _has_mask(pretrain)

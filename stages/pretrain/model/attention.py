@@ -11,7 +11,8 @@ function to make masks, it passes on what it is given, none too.
 
 | back end | documents kept apart                           | a row as one                          |
 |----------|------------------------------------------------|---------------------------------------|
-| sdpa     | CPU: its kernel once for each; GPU: a mask     | its causal kernel                     |
+| sdpa     | CPU: kernels told the borders; GPU: a mask     | CPU: a border for each row; GPU: its  |
+|          |                                                | causal kernel                         |
 | flash    | its kernel, told the borders                   | the same, with a border for each row  |
 | flex     | blocks that are computed, and a function       | the same                              |
 | eager    | a mask                                         | a mask                                |
@@ -101,7 +102,7 @@ class Attention:
         return {"position_ids": positions, "attention_mask": self._mask(positions)}
 
     def _takes_borders(self, device: str) -> bool:
-        return self.backend == "flash" or (self.backend == "sdpa" and self.isolates and device == "cpu")
+        return self.backend == "flash" or (self.backend == "sdpa" and device == "cpu")
 
     def _borders(self, positions: "torch.Tensor", known: "torch.Tensor | None") -> "torch.Tensor":
         import torch

@@ -1,10 +1,11 @@
 """Causal attention within documents by kernels that are told where each of them begins, so that nothing is computed
 between two documents and no mask of tokens by tokens is held.
 
-On a CPU torch's own kernel of scaled_dot_product_attention runs once for each document, or for several that fill a row
-each. It is an operator of its own, so that a compiled layer can hold it whatever the documents are. On a GPU it is
-flash attention's kernel for sequences of varying length (Dao, 2023, "FlashAttention-2", which takes half precision
-only): that of the package flash-attn where it is installed, else torch's.
+On a CPU they are our own for narrow heads in float32 (`stages.pretrain.model.narrow_heads`); else torch's of
+scaled_dot_product_attention runs once for each document, or for several that fill a row each. Both are one operator, so
+that a compiled layer can hold it whatever the documents are. On a GPU it is flash attention's kernel for sequences of
+varying length (Dao, 2023, "FlashAttention-2", which takes half precision only): that of the package flash-attn where it
+is installed, else torch's.
 
 borders, everywhere: ascending integers [documents + 1]; document i has the places [borders[i], borders[i + 1]) of all
 rows one behind the other, and lies in one row.
@@ -16,6 +17,8 @@ from functools import cache
 from typing import Any
 
 import torch
+
+from stages.pretrain.model import narrow_heads
 
 
 def borders_of(positions: torch.Tensor) -> torch.Tensor:
@@ -37,8 +40,7 @@ def attend(
     dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else value.dtype
     query, key, value = query.to(dtype), key.to(dtype), value.to(dtype)
     if device == "cpu":
-        groups = query.shape[1] // key.shape[1]
-        out, _ = _attend(query, _repeated(key, groups, 1), _repeated(value, groups, 1), borders, scale)
+        out, _ = _attend(query, key, value, borders, scale)
         return out
     rows, _, tokens, _ = query.shape
     query, key, value = (tensor.transpose(1, 2).flatten(0, 1) for tensor in (query, key, value))
@@ -85,6 +87,11 @@ def _attend(
     rows, heads, tokens, width = query.shape
     out = query.new_empty(rows, tokens, heads, width)
     log_z = query.new_empty(rows, tokens, heads, dtype=torch.float32)
+    if narrow_heads.suit(query, borders):
+        narrow_heads.attend(query, key, value, borders, scale, out, log_z)
+        return out, log_z
+    groups = heads // key.shape[1]
+    key, value = _repeated(key, groups, 1), _repeated(value, groups, 1)
     for here, part in _documents(borders, tokens):
         pieces = (tensor[here, :, part] for tensor in (query, key, value))
         found, denominators = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu(
@@ -107,14 +114,16 @@ def _attend_backward(
     scale: float,
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """The gradients of query, key and value."""
-    rows, heads, tokens, width = query.shape
-    found = (
-        query.new_empty(rows, heads, tokens, width),
-        key.new_empty(rows, heads, tokens, width),
-        value.new_empty(rows, heads, tokens, width),
-    )
+    of_query, of_key, of_value = _gradients_like(query, key, value)
+    if narrow_heads.suit(query, borders):
+        narrow_heads.attend_backward(
+            gradient, query, key, value, out, log_z, borders, scale, of_query, of_key, of_value
+        )
+        return of_query, of_key, of_value
+    tokens, key_heads, groups = query.shape[2], key.shape[1], query.shape[1] // key.shape[1]
+    key, value = _repeated(key, groups, 1), _repeated(value, groups, 1)
     for here, part in _documents(borders, tokens):
-        pieces = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward(
+        by_query, by_key, by_value = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward(
             gradient[here, part].transpose(1, 2),
             *(tensor[here, :, part] for tensor in (query, key, value)),
             out[here, part].transpose(1, 2),
@@ -123,9 +132,15 @@ def _attend_backward(
             True,
             scale=scale,
         )
-        for whole, piece in zip(found, pieces, strict=True):
-            whole[here, :, part] = piece
-    return found
+        of_query[here, :, part] = by_query
+        of_key[here, :, part] = by_key.unflatten(1, (key_heads, groups)).sum(2)
+        of_value[here, :, part] = by_value.unflatten(1, (key_heads, groups)).sum(2)
+    return of_query, of_key, of_value
+
+
+def _gradients_like(*tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    """Room for a gradient of each, [rows, heads, tokens, width], with the heads of a token side by side."""
+    return tuple(tensor.new_empty(tensor.transpose(1, 2).shape).transpose(1, 2) for tensor in tensors)
 
 
 def _documents(borders: torch.Tensor, tokens: int) -> Iterator[tuple[slice, slice]]:
@@ -158,7 +173,9 @@ def _(
 def _(
     gradient: torch.Tensor, query: torch.Tensor, *others: Any, **named: Any
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    return query.new_empty(query.shape), query.new_empty(query.shape), query.new_empty(query.shape)
+    key, value, *_ = others
+    of_query, of_key, of_value = _gradients_like(query, key, value)
+    return of_query, of_key, of_value
 
 
 def _save(ctx: Any, inputs: tuple[Any, ...], output: tuple[torch.Tensor, torch.Tensor]) -> None:

@@ -201,8 +201,7 @@ def test_the_mask_is_small_and_of_the_type_that_attention_uses() -> None:
     assert masks["eager", True].shape == (3, 1, 11, 11)
     assert masks["eager", True].dtype == masks["eager", False].dtype == torch.bfloat16
     assert masks["eager", False].shape == (1, 1, 11, 11)
-    assert masks["sdpa", False] is None, "left to the causal kernel"
-    assert masks["sdpa", True] is None, "left to the same kernel, document by document"
+    assert masks["sdpa", False] is None and masks["sdpa", True] is None, "left to kernels that are told the borders"
     assert isinstance(masks["flex", True], BlockMask) and isinstance(masks["flex", False], BlockMask)
     open_places = (masks["eager", True] == 0).sum((1, 2, 3)).tolist()
     assert open_places == [15 + 21, 15 + 21, 15 + 10 + 3]
@@ -231,15 +230,32 @@ def test_borders_are_where_positions_begin_anew_and_where_rows_do(positions: tor
 
 
 @settings(max_examples=40, deadline=None)
-@given(segments(), st.sampled_from([(6, 6), (6, 2), (4, 1)]))
+@given(segments(), st.sampled_from([(6, 6), (6, 2), (4, 1)]), st.sampled_from([8, 16, 48]))
 def test_the_kernel_for_documents_and_its_gradients_are_those_of_a_mask(
-    positions: torch.Tensor, heads: tuple[int, int]
+    positions: torch.Tensor, heads: tuple[int, int], width: int
 ) -> None:
+    require_like_a_mask(positions, heads, width)
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+def test_long_documents_beside_short_ones_are_shared_out_among_threads(threads: int) -> None:
+    lengths = [[70, 1, 17, 212], [300], [8, 8, 8, 276]]
+    positions = torch.stack([torch.cat([torch.arange(length) for length in row]) for row in lengths])
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    try:
+        require_like_a_mask(positions, (6, 2), 32)
+        require_like_a_mask(positions, (3, 3), 16)
+    finally:
+        torch.set_num_threads(before)
+
+
+def require_like_a_mask(positions: torch.Tensor, heads: tuple[int, int], width: int) -> None:
     from torch.nn.functional import scaled_dot_product_attention
 
     num_rows, tokens = positions.shape
     generator = torch.Generator().manual_seed(0)
-    shapes = [(num_rows, count, tokens, 8) for count in (heads[0], heads[1], heads[1])]
+    shapes = [(num_rows, count, tokens, width) for count in (heads[0], heads[1], heads[1])]
     ours = [torch.randn(shape, generator=generator).requires_grad_() for shape in shapes]
     theirs = [tensor.detach().double().requires_grad_() for tensor in ours]
     found = attend(*ours, borders_of(positions), scale=0.3)
@@ -253,12 +269,32 @@ def test_the_kernel_for_documents_and_its_gradients_are_those_of_a_mask(
         assert mine.grad is not None and torch.allclose(mine.grad.double(), other.grad, atol=1e-4)
 
 
-def test_torch_finds_the_operator_for_documents_in_order() -> None:
+@pytest.mark.parametrize("width", [8, 16])
+def test_torch_finds_the_operator_for_documents_in_order(width: int) -> None:
     """Its shapes without values, its gradient, and that it changes nothing that it is given."""
     from stages.pretrain.model.documents import _attend
 
-    tensors = [torch.randn(3, 2, FIRST + SECOND, 8, requires_grad=True) for _ in range(3)]
+    tensors = [torch.randn(3, 2, FIRST + SECOND, width, requires_grad=True) for _ in range(3)]
     torch.library.opcheck(_attend, (*tensors, borders_of(packed(3)), 0.3))
+
+
+def test_scores_far_below_the_highest_and_what_is_not_finite_are_as_torch_has_them() -> None:
+    """Weights that are too small to be told from 0, and NaN, which stays in its document."""
+    query, key, value = (torch.randn(1, 2, FIRST + SECOND, 16) for _ in range(3))
+    query[0, 0] *= 100
+    borders = torch.tensor([0, FIRST, FIRST + SECOND], dtype=torch.int32)
+    found, _ = torch.ops.longhaul.attend_documents(query, key, value, borders, 1.0)
+    pieces = [
+        torch.nn.functional.scaled_dot_product_attention(
+            *(tensor[:, :, part].double() for tensor in (query, key, value)), is_causal=True, scale=1.0
+        )
+        for part in (slice(0, FIRST), slice(FIRST, None))
+    ]
+    assert torch.allclose(found.transpose(1, 2).double(), torch.cat(pieces, 2), atol=1e-3)
+    key[0, 1, FIRST + 2, 3] = torch.nan
+    found, _ = torch.ops.longhaul.attend_documents(query, key, value, borders, 1.0)
+    finite = torch.isfinite(found).all(-1)[0]
+    assert finite[:, 0].all() and finite[: FIRST + 2, 1].all() and not finite[FIRST + 2 :, 1].any()
 
 
 def test_half_precision_is_what_autocast_makes_of_queries_keys_and_values_alike() -> None:

@@ -1,0 +1,94 @@
+"""Attention within documents on a CPU for narrow heads in float32: kernels of our own on the threads that torch has."""
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache
+
+import numpy as np
+import torch
+
+WIDEST, LANES = 64, 16
+MOST_NUMBERS = 1 << 15  # of a head's keys in the longest document: with more, they and what is made of them leave cache
+
+
+def suit(query: torch.Tensor, borders: torch.Tensor) -> bool:
+    """Whether these kernels are for this attention, and no slower than torch's. query: [rows, heads, tokens, width];
+    borders: as `stages.pretrain.model.documents` has them."""
+    width = query.shape[-1]
+    if query.dtype != torch.float32 or width % LANES or width > WIDEST:
+        return False
+    return int(borders.diff().max()) * width <= MOST_NUMBERS
+
+
+def attend(
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    borders: torch.Tensor,
+    scale: float,
+    out: torch.Tensor,
+    log_z: torch.Tensor,
+) -> None:
+    """Sets out, [rows, tokens, heads, width], and log_z, [rows, tokens, heads]."""
+    from stages.pretrain.model.attention_kernels import attend as kernel
+
+    shape = query.shape[1], key.shape[1], query.shape[3]
+    inputs = [_flat(tensor) for tensor in (query, key, value)]
+    places = borders.numpy()
+
+    def work(begin: int, end: int) -> None:
+        kernel(*inputs, places, *shape, scale, begin, end, out.view(-1).numpy(), log_z.view(-1).numpy())
+
+    _share_out(work, places, key.shape[1])
+
+
+def attend_backward(
+    gradient: torch.Tensor,
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    out: torch.Tensor,
+    log_z: torch.Tensor,
+    borders: torch.Tensor,
+    scale: float,
+    *gradients: torch.Tensor,
+) -> None:
+    """Sets the gradients of query, key and value, [rows, heads, tokens, width] with the heads of a token side by side,
+    of `gradient`, that of out."""
+    from stages.pretrain.model.attention_kernels import attend_backward as kernel
+
+    shape = query.shape[1], key.shape[1], query.shape[3]
+    inputs = [_flat(gradient.transpose(1, 2)), *(_flat(tensor) for tensor in (query, key, value))]
+    inputs += [out.view(-1).numpy(), log_z.view(-1).numpy()]
+    places, found = borders.numpy(), [tensor.transpose(1, 2).view(-1).numpy() for tensor in gradients]
+
+    def work(begin: int, end: int) -> None:
+        kernel(*inputs, places, *shape, scale, begin, end, *found)
+
+    _share_out(work, places, key.shape[1])
+
+
+def _flat(tensor: torch.Tensor) -> np.ndarray:
+    """[rows, heads, tokens, width] with the heads of a token side by side, copied if it is not laid out so."""
+    return tensor.detach().transpose(1, 2).contiguous().view(-1).numpy()
+
+
+def _share_out(work: Callable[[int, int], None], borders: np.ndarray, heads: int) -> None:
+    """Call `work` for runs of items, of about equal cost, of which there is one for each document and head."""
+    workers = torch.get_num_threads()
+    num_items = (len(borders) - 1) * heads
+    if workers == 1 or num_items == 1:
+        work(0, num_items)
+        return
+    cost = np.cumsum(np.repeat(np.diff(borders).astype(np.int64) ** 2, heads))
+    cuts = np.searchsorted(cost, cost[-1] * np.arange(1, workers) // workers, side="right")
+    ends = [0, *cuts.tolist(), num_items]
+    running = [_pool(workers).submit(work, *run) for run in zip(ends[1:-1], ends[2:], strict=True) if run[0] < run[1]]
+    work(ends[0], ends[1])
+    for future in running:
+        future.result()
+
+
+@cache
+def _pool(workers: int) -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(workers - 1, thread_name_prefix="attention")
