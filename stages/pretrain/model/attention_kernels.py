@@ -20,7 +20,8 @@ from numba import extending, types
 from numba.core import cgutils
 from numba.core.datamodel.models import PrimitiveModel
 
-LANES = 16
+from stages.pretrain.model.narrow_heads import LANES
+
 ROWS = 8  # of scores at a time; spelled out below
 
 _ZERO, _ONE, _LOWEST = np.float32(0), np.float32(1), np.float32(-1e30)

@@ -7,7 +7,8 @@ from functools import cache
 import numpy as np
 import torch
 
-WIDEST, LANES = 64, 16
+LANES = 16  # float32 numbers that a kernel has in hand at a time
+WIDEST = 4 * LANES
 MOST_NUMBERS = 1 << 15  # of a head's keys in the longest document: with more, they and what is made of them leave cache
 
 
