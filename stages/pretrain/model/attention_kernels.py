@@ -1,4 +1,4 @@
-"""Causal attention within documents on a CPU, in float32, for narrow heads: buffers in, buffers out, without the GIL.
+"""Causal attention within documents on a CPU for narrow heads: buffers in, buffers out, without the GIL.
 
 It is the algorithm of FlashAttention-2 (Dao, 2023, sections 3.1 and 3.2) for documents of which a head's keys and
 values fit into a core's cache: scores of ROWS tokens are made, used and dropped, so that no matrix of tokens by tokens

@@ -1,7 +1,7 @@
 """Causal attention within documents by kernels that are told where each of them begins, so that nothing is computed
 between two documents and no mask of tokens by tokens is held.
 
-On a CPU they are our own for narrow heads in float32 (`stages.pretrain.model.narrow_heads`); else torch's of
+On a CPU they are our own for narrow heads (`stages.pretrain.model.narrow_heads`); else torch's of
 scaled_dot_product_attention runs once for each document, or for several that fill a row each. Both are one operator, so
 that a compiled layer can hold it whatever the documents are. On a GPU it is flash attention's kernel for sequences of
 varying length (Dao, 2023, "FlashAttention-2", which takes half precision only): that of the package flash-attn where it

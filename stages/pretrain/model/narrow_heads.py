@@ -1,4 +1,5 @@
-"""Attention within documents on a CPU for narrow heads in float32: kernels of our own on the threads that torch has."""
+"""Attention within documents on a CPU for narrow heads: kernels of our own, which compute in float32 whatever the type
+of the tensors is, on as many threads as torch has."""
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -16,7 +17,7 @@ def suit(query: torch.Tensor, borders: torch.Tensor) -> bool:
     """Whether these kernels are for this attention, and no slower than torch's. query: [rows, heads, tokens, width];
     borders: as `stages.pretrain.model.documents` has them."""
     width = query.shape[-1]
-    if query.dtype != torch.float32 or width % LANES or width > WIDEST:
+    if query.dtype == torch.float64 or width % LANES or width > WIDEST:
         return False
     return int(borders.diff().max()) * width <= MOST_NUMBERS
 
@@ -30,17 +31,18 @@ def attend(
     out: torch.Tensor,
     log_z: torch.Tensor,
 ) -> None:
-    """Sets out, [rows, tokens, heads, width], and log_z, [rows, tokens, heads]."""
+    """Sets out, [rows, tokens, heads, width], and log_z, float32[rows, tokens, heads]; both contiguous."""
     from stages.pretrain.model.attention_kernels import attend as kernel
 
     shape = query.shape[1], key.shape[1], query.shape[3]
-    inputs = [_flat(tensor) for tensor in (query, key, value)]
-    places = borders.numpy()
+    inputs = [_flat(tensor.transpose(1, 2)) for tensor in (query, key, value)]
+    places, found, logarithms = borders.numpy(), _room(out), log_z.view(-1).numpy()
 
     def work(begin: int, end: int) -> None:
-        kernel(*inputs, places, *shape, scale, begin, end, out.view(-1).numpy(), log_z.view(-1).numpy())
+        kernel(*inputs, places, *shape, scale, begin, end, _flat(found), logarithms)
 
     _share_out(work, places, key.shape[1])
+    _give(found, out)
 
 
 def attend_backward(
@@ -59,19 +61,30 @@ def attend_backward(
     from stages.pretrain.model.attention_kernels import attend_backward as kernel
 
     shape = query.shape[1], key.shape[1], query.shape[3]
-    inputs = [_flat(gradient.transpose(1, 2)), *(_flat(tensor) for tensor in (query, key, value))]
-    inputs += [out.view(-1).numpy(), log_z.view(-1).numpy()]
-    places, found = borders.numpy(), [tensor.transpose(1, 2).view(-1).numpy() for tensor in gradients]
+    inputs = [_flat(tensor) for tensor in (gradient, *(part.transpose(1, 2) for part in (query, key, value)), out)]
+    places, found = borders.numpy(), [_room(tensor.transpose(1, 2)) for tensor in gradients]
 
     def work(begin: int, end: int) -> None:
-        kernel(*inputs, places, *shape, scale, begin, end, *found)
+        kernel(*inputs, _flat(log_z), places, *shape, scale, begin, end, *map(_flat, found))
 
     _share_out(work, places, key.shape[1])
+    for computed, tensor in zip(found, gradients, strict=True):
+        _give(computed, tensor.transpose(1, 2))
 
 
 def _flat(tensor: torch.Tensor) -> np.ndarray:
-    """[rows, heads, tokens, width] with the heads of a token side by side, copied if it is not laid out so."""
-    return tensor.detach().transpose(1, 2).contiguous().view(-1).numpy()
+    """float32[numbers], the tensor itself where it is one behind the other in that type, else a copy."""
+    return tensor.detach().float().contiguous().view(-1).numpy()
+
+
+def _room(tensor: torch.Tensor) -> torch.Tensor:
+    """Where its numbers are computed in float32: itself, if it can hold them."""
+    return tensor if tensor.dtype == torch.float32 else torch.empty(tensor.shape, dtype=torch.float32)
+
+
+def _give(found: torch.Tensor, tensor: torch.Tensor) -> None:
+    if found.dtype != tensor.dtype:
+        tensor.copy_(found)
 
 
 def _share_out(work: Callable[[int, int], None], borders: np.ndarray, heads: int) -> None:

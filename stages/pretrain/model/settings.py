@@ -36,7 +36,7 @@ class ComputeSettings(StageConfig):
         "sdpa",
         rounding=True,
         description="What computes attention: torch's scaled_dot_product_attention (on CPUs, kernels of our own for "
-        "narrow heads in float32), plain matrix products, or (on GPUs only) the variable-length kernel of flash "
+        "narrow heads), plain matrix products, or (on GPUs only) the variable-length kernel of flash "
         "attention or flex_attention",
     )
     compile: bool = runtime(False, rounding=True, description="Compile each decoder layer with torch.compile")

@@ -237,6 +237,21 @@ def test_the_kernel_for_documents_and_its_gradients_are_those_of_a_mask(
     require_like_a_mask(positions, heads, width)
 
 
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_kernels_for_narrow_heads_compute_half_precision_in_float32(dtype: torch.dtype) -> None:
+    """So that a result is that of float32, rounded; gradients take the rounded result."""
+    whole = [torch.randn(2, 3, 40, 16).to(dtype).float().requires_grad_() for _ in range(3)]
+    half = [tensor.detach().to(dtype).requires_grad_() for tensor in whole]
+    borders, gradient = torch.tensor([0, 40, 63, 80], dtype=torch.int32), torch.randn(2, 40, 3, 16).to(dtype)
+    found, expected = attend(*half, borders, scale=0.3), attend(*whole, borders, scale=0.3)
+    assert torch.equal(found, expected.to(dtype))
+    found.backward(gradient)
+    expected.backward(gradient.float())
+    for mine, other in zip(half, whole, strict=True):
+        assert mine.grad is not None and mine.grad.dtype == dtype
+        assert torch.allclose(mine.grad.float(), other.grad, atol=4 * torch.finfo(dtype).eps)
+
+
 @pytest.mark.parametrize("threads", [1, 3])
 def test_long_documents_beside_short_ones_are_shared_out_among_threads(threads: int) -> None:
     lengths = [[70, 1, 17, 212], [300], [8, 8, 8, 276]]
@@ -297,10 +312,11 @@ def test_scores_far_below_the_highest_and_what_is_not_finite_are_as_torch_has_th
     assert finite[:, 0].all() and finite[: FIRST + 2, 1].all() and not finite[FIRST + 2 :, 1].any()
 
 
-def test_half_precision_is_what_autocast_makes_of_queries_keys_and_values_alike() -> None:
+@pytest.mark.parametrize("width", [8, 16])
+def test_half_precision_is_what_autocast_makes_of_queries_keys_and_values_alike(width: int) -> None:
     """Rotary embedding leaves queries and keys in float32."""
-    query, key = (torch.randn(1, 2, 11, 8) for _ in range(2))
-    value, borders = torch.randn(1, 2, 11, 8).bfloat16(), borders_of(packed(1))
+    query, key = (torch.randn(1, 2, 11, width) for _ in range(2))
+    value, borders = torch.randn(1, 2, 11, width).bfloat16(), borders_of(packed(1))
     with torch.autocast("cpu", dtype=torch.bfloat16):
         found = attend(query, key, value, borders, scale=0.3)
     assert found.dtype == torch.bfloat16
