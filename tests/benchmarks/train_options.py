@@ -23,9 +23,11 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import uuid
 from pathlib import Path
 from typing import Any
 
+from stages.pretrain.parallel.ranks import RENDEZVOUS
 from stages.pretrain.supervision.attempt import environment
 from tests.benchmarks.harness import MINIMUM_PAIRS, report
 from tests.benchmarks.train_options_rank import config_of
@@ -74,7 +76,8 @@ def measured(
         [*command, kind, json.dumps(options), str(rounds)],
         capture_output=True,
         text=True,
-        env=environment(config_of(num_processes=processes)),
+        env=environment(config_of(num_processes=processes))
+        | {RENDEZVOUS: str(folder / f"rendezvous-{uuid.uuid4().hex}")},
         timeout=TIMEOUT_SECONDS,
     )
     if done.returncode:
