@@ -25,7 +25,7 @@ def intrinsic(generator: Callable[..., Any]) -> Any:
 
 
 def address_of(context: Any, builder: Any, array_type: Any, array: Any, index: Any) -> Any:
-    """LLVM's address of an element of a uint8 array."""
+    """LLVM's address of an element of an array."""
     return builder.gep(context.make_array(array_type)(context, builder, array).data, [index])
 
 

@@ -8,7 +8,8 @@ from functools import cache
 import numpy as np
 import torch
 
-LANES = 16  # float32 numbers that a kernel has in hand at a time
+from data.text.lanes import LANES
+
 WIDEST = 4 * LANES
 MOST_NUMBERS = 1 << 15  # of a head's keys in the longest document: with more, they and what is made of them leave cache
 
