@@ -8,6 +8,7 @@ import pytest
 from tests.benchmarks.peers.training import steps
 from tests.benchmarks.peers.training.text import write_text
 from tests.benchmarks.train import NUM_SOURCES, _cost
+from tests.benchmarks.train_options import measured
 
 
 def test_a_step_is_the_mean_of_those_behind_the_first_ones(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -35,3 +36,9 @@ def test_the_text_of_the_others_has_their_vocabulary(tmp_path: Path) -> None:
     needed = steps.STEPS * steps.ROWS * steps.TOKENS
     texts = [json.loads(line)["text"] for line in (tmp_path / "lines" / "data.json").read_text().splitlines()]
     assert sum(len(found.ids) for found in tokenizer.encode_batch(texts)) > needed, "no text is read twice"
+
+
+@pytest.mark.slow
+def test_options_are_measured_on_processes_that_meet(tmp_path: Path) -> None:
+    found = measured(tmp_path, "layouts", {"in turn": {"overlap": False}}, rounds=1, processes=2)
+    assert found["in turn"]["optimizer_bytes"] > 0, "of the process that holds most"

@@ -2,8 +2,8 @@
 
 It is the algorithm of FlashAttention-2 (Dao, 2023, sections 3.1 and 3.2) for documents of which a head's keys and
 values fit into a core's cache: scores of ROWS tokens are made, used and dropped, so that no matrix of tokens by tokens
-is held. What a library of matrix products has to prepare for each is worth little for products as narrow as a head of
-16 or 32; here they are spelled out in registers.
+is held. Products as narrow as those of a head of 16 or 32 are small for a library of matrix products; here they are
+spelled out in registers.
 
 Tensors are flat and contiguous, [places, heads, width], with the places of all rows one behind the other; document i
 has the places [borders[i], borders[i + 1]). width is a multiple of LANES. Items are numbered document by document, and

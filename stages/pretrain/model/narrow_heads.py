@@ -15,8 +15,9 @@ MOST_NUMBERS = 1 << 15  # of a head's keys in the longest document: with more, t
 
 
 def suit(query: torch.Tensor, borders: torch.Tensor) -> bool:
-    """Whether these kernels are for this attention, and no slower than torch's. query: [rows, heads, tokens, width];
-    borders: as `stages.pretrain.model.documents` has them."""
+    """Whether these kernels are for this attention: where, forward and backward together, they have been measured to be
+    as fast as torch's or faster. query: [rows, heads, tokens, width]; borders: as `stages.pretrain.model.documents` has
+    them."""
     width = query.shape[-1]
     if query.dtype == torch.float64 or width % LANES or width > WIDEST:
         return False
